@@ -331,9 +331,8 @@ def _kind(resource: str) -> str:
 
 def _cells(line: str, columns: Sequence[tuple[str, int]]) -> dict[str, str]:
     """The cells of a row by column, some of which may be empty; nothing for what is no row."""
-    if "\t" not in line and all(
-        start in {0, len(line)} or line[start - 1 : start] in {"", " "} for _, start in columns
-    ):
+    is_aligned = all(start in {0, len(line)} or line[start - 1 : start] in {"", " "} for _, start in columns)
+    if "\t" not in line and is_aligned:
         ends = [start for _, start in columns[1:]] + [len(line)]
         cells = [line[start:end].strip() for (_, start), end in zip(columns, ends, strict=True)]
     else:
@@ -366,13 +365,12 @@ def _of_row(cells: Mapping[str, str], kind: str) -> Iterator[Finding]:
 def _of_state(state: str, kind: str) -> Iterator[Finding]:
     """What a phase or a reason names. A state is that of a pod or a node only where its kind says so."""
     name = state.split(":")[-1].partition(",")[0]
+    is_word = name != "" and not is_compound(name) and name not in _UNTELLING
     if name == "Pending" and kind in {"Pod", ""}:
         yield finding("PodPending", kind)
     elif name == "NotReady" and kind == "Node":
         yield finding("NodeNotReady", kind, state)
-    elif name in {"Pending", "NotReady", "ContainerCreating"} or (
-        name and not is_compound(name) and name not in _UNTELLING
-    ):
+    elif name in {"Pending", "NotReady", "ContainerCreating"} or is_word:
         yield finding("", kind, f"{kind} {state}")
     elif name and name not in _UNTELLING:
         yield finding(name, kind)
