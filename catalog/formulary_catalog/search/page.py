@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from formulary_catalog.domain.answers.catalog import SearchMode, WorkflowHit
 from formulary_catalog.domain.search.checks import what_to_check
@@ -62,14 +63,15 @@ def best_of(pages: Sequence[Sequence[Hit]], *, limit: int) -> list[Hit]:
     The first hit of each problem comes before further ones of another.
     """
     best: dict[str, Hit] = {}
-    for hit in sorted((hit for page in pages for hit in page), key=lambda hit: -hit.scored.confidence):
+    for hit in sorted(chain.from_iterable(pages), key=lambda hit: -hit.scored.confidence):
         best.setdefault(hit.scored.evidence.version_id, hit)
-    firsts = [page[0] for page in pages if page and page[0] in best.values()]
-    others = [hit for hit in best.values() if hit not in firsts]
-    return sorted([*firsts, *others][:limit], key=lambda hit: -hit.scored.confidence)
+    firsts = {page[0].scored.evidence.version_id for page in pages if page}
+    chosen = sorted(best, key=lambda version_id: version_id not in firsts)[:limit]
+    return [hit for version_id, hit in best.items() if version_id in chosen]
 
 
 def surest(hits: Sequence[Hit]) -> float:
+    """The confidence of the first hit; 0 without any."""
     return hits[0].scored.confidence if hits else 0.0
 
 

@@ -241,7 +241,7 @@ def _question(plan: SearchPlan, *, vectors: VectorsByModel) -> CandidateQuery:
         constraints=plan.constraints,
         imposed=plan.imposed,
         narrowing=plan.narrowing,
-        words=[term.word for term in plan.terms],
+        words=_words(plan),
         rare=rare_words(plan.terms),
         vectors=vectors,
         signal=plan.parsed.ranking_signal,
@@ -331,7 +331,7 @@ def _audited(
 ) -> dict[str, Any]:
     return {
         "total": of.total_results,
-        "terms": [term.word for term in plan.terms],
+        "terms": _words(plan),
         "models": models,
         "candidates": [
             {
@@ -340,6 +340,7 @@ def _audited(
                 "labels": hit.scored.evidence.labels,
                 "severity": hit.scored.evidence.severity,
                 "cosine": hit.scored.evidence.cosine,
+                **({"terms": _words(hit.ranked.plan)} if hit.ranked.plan is not plan else {}),
                 "places": "".join(f"{place:d}" for place in hit.scored.evidence.places),
                 "score": hit.scored.score,
                 "confidence": each.confidence,
@@ -349,3 +350,7 @@ def _audited(
             for each, hit in shown
         ],
     }
+
+
+def _words(plan: SearchPlan) -> list[str]:
+    return [term.word for term in plan.terms]

@@ -1,20 +1,28 @@
-"""Two tenants in one database, as the server reads it and as its owner sees it."""
+"""Two tenants in one database, as the server reads it and as its owner sees it; the starter catalog under incidents."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import asyncpg
 import pytest
 
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.alert_rules import AlertRuleWriter, RuleObject
 from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.resyncs import ResyncWriter
 from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.filling import fill, refusal
+from support.served import Served, incident_of, written
+from support.services import service_on
+from support.serving import catalog, serving
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture
@@ -46,3 +54,17 @@ async def owner(database: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Reco
     connection = await asyncpg.connect(database)
     yield connection
     await connection.close()
+
+
+@pytest.fixture(scope="module")
+async def served(
+    postgres: EmbeddedPostgres, embedder: Embedder, starter_catalog: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Served]:
+    """The starter catalog with the example of an incident, and incidents that know less."""
+    incidents = written(
+        [incident_of("payments", labels={"team": ["payments"]}), incident_of("nobody", labels={})],
+        into=tmp_path_factory.mktemp("incidents"),
+    )
+    async with catalog([starter_catalog, EXAMPLES, incidents], postgres=postgres, embedder=embedder) as parts:
+        async with serving(parts) as url:
+            yield Served(service=service_on(parts), url=url)

@@ -100,10 +100,7 @@ def within(answer: SearchAnswer, *, limit: int) -> SearchAnswer:
         return answer
     if not answer.workflows:
         return answer.model_copy(update={"notes": _fitting_notes(answer.notes, excess=excess)})
-    weak = sum(hit.confidence < WEAK_CONFIDENCE for hit in answer.workflows[1:])
-    hits, notes, left = _fitted(answer, limit=limit, least=len(answer.workflows) - weak, cuts=())
-    if left > 0:
-        hits, notes, left = _fitted(answer, limit=limit, least=1, cuts=_BRIEF)
+    hits, notes, left = _fitted(answer, limit=limit)
     if left > 0:
         left = cut_lines(_LAST_RESORT, lines=hits, excess=left)
     return answer.model_copy(
@@ -111,15 +108,13 @@ def within(answer: SearchAnswer, *, limit: int) -> SearchAnswer:
     )
 
 
-def _fitted(
-    answer: SearchAnswer, *, limit: int, least: int, cuts: Sequence[Cut]
-) -> tuple[list[Members], list[str], int]:
-    """As many of the first hits as fit, at least `least`, with these cuts in lower ones; notes, and what is in excess.
+def _fitted(answer: SearchAnswer, *, limit: int) -> tuple[list[Members], list[str], int]:
+    """As many of the first hits as fit, at least one; the notes, and what is in excess.
 
-    Weak ones are dropped before any of the cuts is made.
+    Weak ones are dropped before a likely one becomes brief.
     """
     likely = sum(hit.confidence >= WEAK_CONFIDENCE for hit in answer.workflows)
-    for kept in range(len(answer.workflows), least - 1, -1):
+    for kept in range(len(answer.workflows), 0, -1):
         hits = [hit.model_dump(exclude_unset=True) for hit in answer.workflows[:kept]]
         ours = [SHORTENED, *_on_dropped(len(answer.workflows) - kept)]
         notes = [*answer.notes, *ours]
@@ -128,9 +123,9 @@ def _fitted(
         excess = cut_lines(_UNLISTED, lines=hits, excess=excess)
         excess = _leave_out_unknown(hits, excess=excess)
         excess = cut_lines(_LABELS, lines=hits[1:], excess=excess)
-        if kept <= max(likely, 1) and cuts:
-            excess = cut_lines(cuts, lines=hits[1:], excess=excess)
-            excess = cut_lines((*_LABELS, *cuts), lines=hits[:1], excess=excess)
+        if kept <= max(likely, 1):
+            excess = cut_lines(_BRIEF, lines=hits[1:], excess=excess)
+            excess = cut_lines((*_LABELS, *_BRIEF), lines=hits[:1], excess=excess)
         if excess <= 0:
             break
     return hits, notes, excess

@@ -65,7 +65,7 @@ _EVENT = re.compile(
     [ \t]* (?:
       (?:[a-z0-9][a-z0-9-]*{_GAP})?                                                  # the namespace
       {_SINCE} (?P<type>Normal|Warning) [ \t]+ (?P<listed>[A-Z][A-Za-z]+) [ \t]+   # `kubectl get events`
-      (?: (?P<kind>[A-Za-z.]+)/\S+ [ \t]+ )?
+      (?: [A-Za-z.]+/\S+ [ \t]+ )?
     | (?P<level>Normal|Warning) [ \t]+ (?P<described>[A-Z][A-Za-z]+)               # `kubectl describe`
       (?: [ \t]+ {_SINCE} | {_GAP} )
       (?:(?:kubelet|default-scheduler|kernel-monitor|[a-z-]+-(?:controller|autoscaler))\b,?[ \t]+)?
@@ -217,8 +217,7 @@ class _Reader:
         event = _EVENT.fullmatch(line)
         if event is None:
             return False
-        kind = _kind(event["kind"] or "") or self._kind
-        found = _of_event(event["listed"] or event["described"], event["message"], kind)
+        found = _of_event(event["listed"] or event["described"], event["message"])
         if "Warning" in {event["type"], event["level"]}:
             return self._add(found)
         self.seen.normal.append(found)
@@ -285,7 +284,7 @@ class _Reader:
         if state in {"True", "False", "Unknown"} and "type" in record:
             self._add(*_of_condition(record["type"], state, reason, message, kind))
         elif record.get("type") in {"Warning", "Normal"} and reason:
-            self._add(_of_event(reason, message, kind))
+            self._add(_of_event(reason, message))
         else:
             if not (reason[:1].isupper() or self.seen.printed):
                 reason = ""
@@ -293,13 +292,13 @@ class _Reader:
             if state.casefold() in _STATES or is_compound(state):
                 found += _of_state(state, kind)
             if record.get("exitcode", "0") != "0":
-                found.append(finding("", kind, f"exit code {record['exitcode']}"))
+                found.append(finding("", f"exit code {record['exitcode']}"))
             if found or reason or self.seen.printed:
                 tells = message and not _BY_MESSAGE["CrashLoopBackOff"].match(message)
-                self._add(*found, *([finding("", kind, message)] if tells else []))
+                self._add(*found, *([finding("", message)] if tells else []))
 
     def _unstructured(self, line: str) -> None:
-        """A line of a host, a log, or a person. Of the output of a command only what tells of an error is kept."""
+        """A line of a host, a log, or a person. Of the output of a command only errors are kept."""
         is_logged = _LOGGED.match(line) is not None
         if _HOST.search(line) or (is_logged and _HOST_LOGGED.search(line)):
             self.seen.hosted.append(_without_time(line)[:_MAX_LOG_LINE])
@@ -343,9 +342,10 @@ def _cells(line: str, columns: Sequence[tuple[str, int]]) -> dict[str, str]:
 def _of_row(cells: Mapping[str, str], kind: str) -> Iterator[Finding]:
     """What the columns of a row report that hold symptoms."""
     wrong = {
-        title: value for title, value in cells.items() if title in _HEALTHY and not _HEALTHY[title].fullmatch(value)
+        title: value
+        for title, value in cells.items()
+        if value and title in _HEALTHY and not _HEALTHY[title].fullmatch(value)
     }
-    wrong = {title: value for title, value in wrong.items() if value}
     state = next((wrong.pop(title) for title in ("STATUS", "STATE", "PHASE", "HEALTH") if title in wrong), "")
     if cells.get("DESIRED", "") != cells.get("READY", "") and "DESIRED" in cells:
         wrong["ready"] = f"{cells.get('READY')}/{cells['DESIRED']}"
@@ -357,9 +357,9 @@ def _of_row(cells: Mapping[str, str], kind: str) -> Iterator[Finding]:
     for title, value in wrong.items():
         of = cells.get("TYPE", "") if title == "EXTERNAL-IP" else ""
         words = ("" if kind == "Pod" else kind, of, re.sub(r" \(.*|[<>]", "", value), title.casefold())
-        yield finding("", kind, " ".join(filter(None, words)))
+        yield finding("", " ".join(filter(None, words)))
     if wrong or state:
-        yield from (finding("", kind, cells[title]) for title in ("REASON", "MESSAGE") if cells.get(title))
+        yield from (finding("", cells[title]) for title in ("REASON", "MESSAGE") if cells.get(title))
 
 
 def _of_state(state: str, kind: str) -> Iterator[Finding]:
@@ -367,33 +367,33 @@ def _of_state(state: str, kind: str) -> Iterator[Finding]:
     name = state.split(":")[-1].partition(",")[0]
     is_word = name != "" and not is_compound(name) and name not in _UNTELLING
     if name == "Pending" and kind in {"Pod", ""}:
-        yield finding("PodPending", kind)
+        yield finding("PodPending")
     elif name == "NotReady" and kind == "Node":
-        yield finding("NodeNotReady", kind, state)
+        yield finding("NodeNotReady", state)
     elif name in {"Pending", "NotReady", "ContainerCreating"} or is_word:
-        yield finding("", kind, f"{kind} {state}")
+        yield finding("", f"{kind} {state}")
     elif name and name not in _UNTELLING:
-        yield finding(name, kind)
+        yield finding(name)
 
 
-def _of_event(reason: str, message: str, kind: str) -> Finding:
+def _of_event(reason: str, message: str) -> Finding:
     if reason in {"BackOff", "Failed"}:
         for name, pattern in _BY_MESSAGE.items():
             if found := pattern.search(message):
-                return finding(name or found["name"], kind, "" if name == "CrashLoopBackOff" else message)
-    return finding(reason, kind, message, is_cause=reason == "Unhealthy" and _CAUSING_PROBE.match(message) is not None)
+                return finding(name or found["name"], "" if name == "CrashLoopBackOff" else message)
+    return finding(reason, message, is_cause=reason == "Unhealthy" and _CAUSING_PROBE.match(message) is not None)
 
 
-def _of_condition(kind_of_condition: str, status: str, reason: str, message: str, kind: str) -> Iterator[Finding]:
-    type_, is_adverse = kind_of_condition, _ADVERSE.search(kind_of_condition) is not None
+def _of_condition(type_: str, status: str, reason: str, message: str, kind: str) -> Iterator[Finding]:
+    is_adverse = _ADVERSE.search(type_) is not None
     if type_ in _NEUTRAL or status == ("False" if is_adverse else "True") or (reason in _UNTELLING and not is_adverse):
         return
     if type_ == "Ready" and (kind == "Node" or reason.startswith(("Kubelet", "NodeStatus"))):
-        yield finding("NodeNotReady", "Node", f"{reason} {message}")
+        yield finding("NodeNotReady", f"{reason} {message}")
     elif not is_adverse and not reason and not message:
         return
     elif not is_adverse or status == "Unknown":
-        yield finding(reason, kind, message if is_adverse else f"{type_} {status} {message}")
+        yield finding(reason, message if is_adverse else f"{type_} {status} {message}")
     else:
         name = reason if canonical(reason) or type_ == "NotReady" or not is_compound(type_) else type_
-        yield finding(name, kind, f"{reason if name == type_ else type_} {message}")
+        yield finding(name, f"{reason if name == type_ else type_} {message}")

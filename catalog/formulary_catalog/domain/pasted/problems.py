@@ -24,24 +24,6 @@ _CONSEQUENCES = {
     for name in names.split()
 }
 """Names that follow from another problem, alerts without `Kube`: the higher, the less they say of its cause."""
-_KINDS_IN_ALERTS = (
-    ("PersistentVolumeClaim", "Volume"),
-    ("HorizontalPodAutoscaler", "Hpa Horizontal"),
-    ("PodDisruptionBudget", "Disruption"),
-    ("ResourceQuota", "Quota"),
-    ("CronJob", "Cron"),
-    ("Job", "Job"),
-    ("StatefulSet", "Stateful"),
-    ("DaemonSet", "Daemon"),
-    ("Deployment", "Deployment"),
-    ("Node", "Node Kubelet"),
-    ("Pod", "Pod Container OOM"),
-)
-_KINDS = dict.fromkeys(CANONICAL_BY_FOLD.values(), "Pod") | {
-    "NodeNotReady": "Node",
-    "BackoffLimitExceeded": "Job",
-    "DeadlineExceeded": "Job",
-}
 _NOISE = re.compile(
     r"""
       https?://[^\s"']+
@@ -59,11 +41,10 @@ _NOISE = re.compile(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """A problem. `name`: its alert or reason, empty if there is only a message; `severity` of the same alert, folded;
-    `kind` of the object that has it, empty if unknown; `words`: what else reports it."""
+    `words`: what else reports it."""
 
     name: str = ""
     severity: str = ""
-    kind: str = ""
     words: str = ""
 
     @property
@@ -77,15 +58,14 @@ class Finding:
     """What a line reports of an object."""
 
     name: str
-    kind: str
     said: str
     rank: int
 
 
-def finding(name: str, kind: str, said: str = "", *, is_cause: bool = False) -> Finding:
+def finding(name: str, said: str = "", *, is_cause: bool = False) -> Finding:
     """A finding by its canonical name."""
     name = canonical(name) or name
-    return Finding(name, _KINDS.get(name, kind), said, 1 if is_cause else rank(name))
+    return Finding(name, said, 1 if is_cause else rank(name))
 
 
 def canonical(name: str) -> str:
@@ -107,12 +87,6 @@ def rank(name: str) -> int:
 def is_consequence(name: str) -> bool:
     """Whether a name says no more than that something else is wrong: pods crash, wait or are missing."""
     return name != "" and rank(name) > 1
-
-
-def kind_of_alert(name: str) -> str:
-    """The kind of object that the name of an alert speaks of."""
-    parts = {*split_camel_case(name)}
-    return _KINDS.get(name) or next((kind for kind, said in _KINDS_IN_ALERTS if parts & {*said.split()}), "")
 
 
 def joined(parts: Iterable[str]) -> str:

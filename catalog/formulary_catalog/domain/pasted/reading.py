@@ -12,7 +12,7 @@ from functools import lru_cache
 from formulary_catalog.domain.pasted.alerts import Alert, read_alerts
 from formulary_catalog.domain.pasted.markup import plain_lines
 from formulary_catalog.domain.pasted.objects import Observed, observe
-from formulary_catalog.domain.pasted.problems import Finding, Problem, finding, is_compound, joined, kind_of_alert, rank
+from formulary_catalog.domain.pasted.problems import Finding, Problem, finding, is_compound, joined, rank
 from formulary_catalog.domain.text import cut_at_word
 from formulary_catalog.domain.workflows.labels import SEVERITIES, fold
 
@@ -23,11 +23,9 @@ _PUNCTUATION = "([{<>\"'`:,;.!?)]}*-"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pasted:
     """What a query reports. `problems`: at least one, in the order of the text, those that fire if any does; for plain
-    words one that is the text. `resolved`: names of alerts that are over; `is_over`: whether none fires. `machine`:
-    whether a program printed it."""
+    words one that is the text. `is_over`: whether its alerts are resolved. `machine`: whether a program printed it."""
 
     problems: tuple[Problem, ...]
-    resolved: tuple[str, ...] = ()
     is_over: bool = False
     machine: bool = False
 
@@ -50,14 +48,13 @@ def read_pasted(query: str) -> Pasted:
     problems = [_of_alert(each) for each in firing or alerts]
     explained = next((number for number, each in enumerate(problems) if rank(each.name) > 1), 0)
     problems[explained] = _with_evidence(problems[explained], seen)
-    resolved = tuple(dict.fromkeys(each.name for each in alerts if each.state == "resolved"))
-    return Pasted(problems=tuple(dict.fromkeys(problems)), resolved=resolved, is_over=not firing, machine=True)
+    return Pasted(problems=tuple(dict.fromkeys(problems)), is_over=not firing, machine=True)
 
 
 def _of_alert(alert: Alert) -> Problem:
     name = cut_at_word(alert.name, limit=_MAX_NAME)
-    named = Problem(name=name, severity=alert.severity, kind=kind_of_alert(name), words=joined(alert.words))
-    caused = _caused(named, [finding(alert.reason, named.kind, "")])
+    named = Problem(name=name, severity=alert.severity, words=joined(alert.words))
+    caused = _caused(named, [finding(alert.reason)])
     if caused.name != named.name:
         return replace(caused, words=joined([named.name, named.words]))
     return replace(named, words=joined([*alert.words, alert.reason]))
@@ -84,8 +81,6 @@ def _of_objects(seen: Observed) -> Problem | None:
 
 def _with_evidence(problem: Problem, seen: Observed, *, keeps_name: bool = False) -> Problem:
     findings = seen.findings or ([] if problem.name else seen.normal)
-    if not findings and seen.hosted and not problem.name:
-        problem = Problem(kind="Host")
     alert = problem.name
     if not keeps_name:
         problem = _caused(problem, findings)
@@ -98,8 +93,7 @@ def _with_evidence(problem: Problem, seen: Observed, *, keeps_name: bool = False
     evidence = [*names, *said, *seen.logged, *seen.hosted]
     is_caused = alert not in {"", problem.name}
     words = joined([prose, *evidence, problem.words] if is_caused else [problem.words, prose, *evidence])
-    kind = problem.kind or next((each.kind for each in ordered if each.kind), "")
-    return Problem(name=problem.name, severity=problem.severity, kind=kind, words=words)
+    return replace(problem, words=words)
 
 
 def _caused(problem: Problem, findings: Sequence[Finding]) -> Problem:
@@ -107,4 +101,4 @@ def _caused(problem: Problem, findings: Sequence[Finding]) -> Problem:
     best = min((each for each in findings if each.name), key=lambda each: each.rank, default=None)
     if best is None or rank(problem.name) <= 1 or best.rank >= rank(problem.name):
         return problem
-    return Problem(name=best.name, severity=problem.severity, kind=best.kind, words=problem.words)
+    return replace(problem, name=best.name)

@@ -18,7 +18,7 @@ from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, SEVERIT
 
 _NEVER_ADJECTIVES = frozenset({"critical", "warning", "info"})
 """Severities that say nothing else after the name of an alert; "low" may: "PostgreSQL low on disk"."""
-_MAX_PROBLEMS, _GRAVE = 4, ("critical", "high", "medium", "warning", "low", "info")
+_MAX_PROBLEMS = 4
 _SAYS_WHERE = re.compile(r"[\d/()-]|^[\w.]+@")
 """Names of objects: they have digits, hyphens or slashes, or stand in brackets."""
 _EMPTY = frozenset(
@@ -84,7 +84,7 @@ def parse_problems(query: str) -> tuple[ParsedQuery, ...]:
     """Take each problem of a query apart, the first ones of a long notification. At least one."""
     read = read_pasted(query)
     severe = sorted(
-        read.problems, key=lambda each: _GRAVE.index(each.severity) if each.severity in _GRAVE else len(_GRAVE)
+        read.problems, key=lambda each: SEVERITIES.index(each.severity) if each.severity else len(SEVERITIES)
     )
     return tuple(
         replace(_parsed(each.text), problem=visible(each.name), pasted=read.machine)
