@@ -43,8 +43,8 @@ async def load_runbooks(writing: Database, files: Mapping[str, str], *, namespac
 async def remedied(
     service: CatalogService, *, context: ContextReference, caller: Caller, query: str, reasoning: str, choice: str
 ) -> None:
-    """One incident of which somebody searches and chooses."""
-    answer = await service.search(search_request(query=query, context=context), caller=caller)
+    """One incident of which somebody searches and chooses, among five hits however little they fit."""
+    answer = await service.search(search_request(query=query, context=context, top_k=5), caller=caller)
     await service.record_selection(
         workflow_id=choice, reasoning=reasoning, context=context, caller=caller, search_id=answer.search_id
     )
