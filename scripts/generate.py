@@ -95,9 +95,9 @@ def tools_page() -> str:
     return "\n".join(lines)
 
 
-def readme() -> str:
-    """The README with the table of supported machines as `make platforms` found them."""
-    return _with_part("README.md", "platforms", f"{platforms.table()}\n")
+def install_page() -> str:
+    """The page on installing with the table of supported machines as `make platforms` found them."""
+    return _with_part("docs/install.md", "platforms", f"{platforms.table()}\n")
 
 
 def mcp_page() -> str:
@@ -118,11 +118,11 @@ def crd(name: str) -> Callable[[], str]:
 
 
 FILES: Mapping[str, Callable[[], str]] = {
-    "README.md": readme,
     "charts/formulary/README.md": chart.readme,
     "charts/formulary/values.schema.json": chart.schema,
     "docs/api.md": reference_page,
     "docs/configuration.md": configuration,
+    "docs/install.md": install_page,
     "docs/mcp.md": mcp_page,
     "docs/metrics.md": metrics_page,
     "docs/openapi.json": openapi,
