@@ -1,8 +1,9 @@
-"""Writes docs/benchmarks.md and its pictures from what `make benchmarks`, or a part of it, measured.
+"""Writes docs/benchmarks.md, its tables and its pictures from what `make benchmarks`, or a part of it, measured.
 
 Each benchmark leaves in build/benchmarks `NAME.txt`, as it was printed, `NAME.json`, the numbers, and `NAME.run`, the
-commit, the date, the processor and how busy the machine was. The page shows the first and the last; the pictures are
-drawn from the numbers. A section that was not measured again stays as it is, with its own commit and date.
+commit, the date, the processor and how busy the machine was. The tables are the first, in files beside the pictures,
+which are drawn from the numbers; the page leads to both. A section that was not measured again stays as it is, with
+its own commit and date.
 """
 
 import json
@@ -19,14 +20,15 @@ from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
-PICTURES = ROOT / "docs" / "benchmarks"
+FILES = ROOT / "docs" / "benchmarks"
 RESULTS = ROOT / "build" / "benchmarks"
 HEAD = """\
 # Benchmarks
 
 What `make benchmarks` measured last, on {machine}. Each section says of which commit and when; it is rewritten
-where it is measured again. Times belong to a machine and to what else it does; ratios within one run are what to
-compare. Goals are beside the numbers where there are any. `performance.md` tells where the time goes.
+where it is measured again, and links its table. Times belong to a machine and to what else it does; ratios within one
+run are what to compare. Goals are beside the numbers where there are any. [performance.md](performance.md) says where
+the time goes.
 """
 Numbers = Any
 Drawing = Callable[[Axes, Numbers], None]
@@ -251,13 +253,18 @@ def _sections_of_page() -> dict[str, str]:
 
 
 def _section(section: Section, run: Run) -> str:
-    text = "\n".join(line.rstrip() for line in _result(section, "txt").splitlines())
     pictures = "".join(f"![{name}](benchmarks/{name}.svg)\n\n" for name in section.pictures)
     measured = (
         f"Commit `{run.commit}`, {run.date} UTC; load before: {run.load}; taken by others: {run.stolen} %; "
         f"{'with' if run.bfloat16 else 'without'} bfloat16."
     )
-    return f"## {section.title}\n\n{section.words} {measured}\n\n{pictures}```text\n{text}\n```\n"
+    table = f"[The table](benchmarks/{section.name}.txt)."
+    return f"## {section.title}\n\n{pictures}{section.words} {measured} {table}\n"
+
+
+def _write_table(section: Section) -> None:
+    lines = [f"{line.rstrip()}\n" for line in _result(section, "txt").splitlines()]
+    (FILES / f"{section.name}.txt").write_text("".join(lines), encoding="utf-8")
 
 
 def run_of(section: Section) -> Run:
@@ -279,17 +286,18 @@ def draw(section: Section) -> None:
         axes = figure.subplots()
         axes.spines[["top", "right"]].set_visible(False)
         drawing(axes, numbers)
-        figure.savefig(PICTURES / f"{name}.svg", metadata={"Date": None})
+        figure.savefig(FILES / f"{name}.svg", metadata={"Date": None})
 
 
 def main() -> None:
     """Write the page with what there is a result of."""
     mpl.rcParams["svg.hashsalt"] = "formulary"
-    PICTURES.mkdir(exist_ok=True)
+    FILES.mkdir(exist_ok=True)
     runs = {section: run_of(section) for section in SECTIONS if (RESULTS / f"{section.name}.txt").exists()}
     written = page(runs)
     for section in runs:
         draw(section)
+        _write_table(section)
     PAGE.write_text(written, encoding="utf-8")
 
 

@@ -1,8 +1,8 @@
 """Finds out where Formulary installs without compiling: `make platforms` writes it to `requirements/platforms.json`.
 
 Each platform is asked with uv whether every package of `requirements/run.txt` has a wheel there, for every Python that
-`pyproject.toml` names. The check before installing (`scripts/supported.py`) and `docs/install.md` have their answer from the
-file.
+`pyproject.toml` names. The check before installing (`scripts/supported.py`) and `docs/install.md` have
+their answer from the file.
 """
 
 import json

@@ -13,7 +13,7 @@ from support.scripts import script
 def benchmarks(tmp_path: Path) -> ModuleType:
     """The script as a module that reads and writes in a directory of its own."""
     module = script("benchmarks")
-    for name, place in (("RESULTS", ""), ("PICTURES", "pictures"), ("PAGE", "page.md")):
+    for name, place in (("RESULTS", ""), ("FILES", "files"), ("PAGE", "page.md")):
         setattr(module, name, tmp_path / place)
     return module
 
@@ -38,7 +38,8 @@ def test_each_result_tells_when_it_was_measured(benchmarks: ModuleType, tmp_path
         == 2
     )
     assert written.index("Commit `abc`") < written.index("Commit `def`")
-    assert written.index("table of startup") < written.index("table of phases")
+    assert written.index("](benchmarks/startup.txt)") < written.index("](benchmarks/phases.txt)")
+    assert (tmp_path / "files" / "startup.txt").read_text() == "table of startup\n"
 
 
 def test_a_section_stays_until_it_is_measured_again(benchmarks: ModuleType, tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def test_a_section_stays_until_it_is_measured_again(benchmarks: ModuleType, tmp_
     benchmarks.main()
 
     assert once == (tmp_path / "page.md").read_text()
-    assert once.index("Commit `abc`") < once.index("table of startup") < once.index("Commit `def`")
+    assert once.index("Commit `abc`") < once.index("](benchmarks/startup.txt)") < once.index("Commit `def`")
     assert once.count("\n## ") == 2
     assert "Not measured for this page: What searches find;" in once
     assert "Memory and start-up;" not in once
