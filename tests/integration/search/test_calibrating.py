@@ -41,7 +41,7 @@ async def test_queries_are_asked_also_under_an_incident_whose_team_owns_some_wor
     ]
     assert 0 < sum(owned) < len(NAMES)
 
-    asked = await script("calibrate").ask(catalog, embedder=embedder, postgres=postgres)
+    asked = await script("calibrate").ask(catalog, [], embedder=embedder, postgres=postgres)
 
     assert [(each.judgement.id, each.variant) for each in asked] == [
         *(("alert-0", variant) for variant in Variant),
