@@ -20,7 +20,7 @@ from support.databases import migrated_database
 from support.filling import entry
 from support.services import open_parts, service_on
 
-SIZE = 1_000
+SIZE = ALL + 8
 CALLER = Caller(name="test", access=EVERYTHING)
 NAMES = ("rb-4711", "zephyr", "restart-pod", "undo-it", "vg-q3-x9")
 """Of workflows whose texts are like those of many others."""

@@ -1,6 +1,7 @@
 """`make bench-quality` measures the product as it is: all systems rank the candidates that the incident allows."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,12 +27,31 @@ RIGHT_KEPT, SEPARATION = 0.83, 0.93
 
 MOVED, BELIEVED = 8, 3
 """Of 208 queries, so many are led by an unrelated workflow at most, and so many of those with 0.5 or more."""
+SAMPLE, OF_A_SAMPLE = 4, 0.04
+"""Of so many queries the first tier asks one, and shares may differ by so much more from what they should be."""
+
+
+@pytest.fixture(scope="module", params=[SAMPLE, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
+def step(request: pytest.FixtureRequest) -> int:
+    """Of so many queries one is asked."""
+    return int(request.param)
 
 
 @pytest.fixture(scope="module")
-async def answers(postgres: EmbeddedPostgres, embedder: Embedder) -> Sequence[Answered]:
-    """What all systems answer to the part that is only reported, under all constraints."""
-    held = [judgement for judgement in read_judgements(STARTER.judgements) if judgement.part == "held"]
+def slack(step: int) -> float:
+    """How much more shares may differ from what they should be, since fewer queries were asked."""
+    return OF_A_SAMPLE if step > 1 else 0.0
+
+
+@pytest.fixture(scope="module")
+def held(step: int) -> Sequence[Judgement]:
+    """The queries that are only reported, or some of them."""
+    return [judgement for judgement in read_judgements(STARTER.judgements) if judgement.part == "held"][::step]
+
+
+@pytest.fixture(scope="module")
+async def answers(held: Sequence[Judgement], postgres: EmbeddedPostgres, embedder: Embedder) -> Sequence[Answered]:
+    """What all systems answer to them, under all constraints."""
     return await measure(held, manifests=STARTER.workflows, embedder=embedder, postgres=postgres)
 
 
@@ -64,23 +84,25 @@ def test_ours_finds_more_than_the_best_simple_hybrid(summary: Summary) -> None:
 
 
 @pytest.mark.parametrize("variant", ERROR)
-def test_of_first_answers_with_a_confidence_about_that_share_is_right(summary: Summary, variant: Variant) -> None:
-    assert summary.trust[variant].error <= ERROR[variant]
+def test_of_first_answers_with_a_confidence_about_that_share_is_right(
+    summary: Summary, variant: Variant, slack: float
+) -> None:
+    assert summary.trust[variant].error <= ERROR[variant] + slack
 
 
 @pytest.mark.parametrize("variant", Variant)
 def test_right_first_answers_have_confidence_and_those_where_nothing_is_right_have_none(
-    summary: Summary, variant: Variant
+    summary: Summary, variant: Variant, slack: float
 ) -> None:
     trust = summary.trust[variant]
 
-    assert trust.nothing_high <= NOTHING_HIGH[variant]
-    assert trust.right_kept >= RIGHT_KEPT
-    assert trust.separation >= SEPARATION
+    assert trust.nothing_high <= NOTHING_HIGH[variant] + slack
+    assert trust.right_kept >= RIGHT_KEPT - slack
+    assert trust.separation >= SEPARATION - slack
 
 
 def test_queries_that_nothing_fits_get_a_first_answer_of_low_confidence_and_a_note(
-    answers: Sequence[Answered],
+    answers: Sequence[Answered], slack: float
 ) -> None:
     nothing = [each for each in answers if not each.judgement.has_answer and each.variant is Variant.FILTERED]
     warned = [
@@ -89,7 +111,7 @@ def test_queries_that_nothing_fits_get_a_first_answer_of_low_confidence_and_a_no
         if each.confidences and each.confidences[0] < 0.5 and any("weak match" in note for note in each.notes)
     ]
 
-    assert len(warned) >= (1 - NOTHING_HIGH[Variant.FILTERED]) * len(nothing)
+    assert len(warned) >= (1 - NOTHING_HIGH[Variant.FILTERED] - slack) * len(nothing)
 
 
 def test_few_best_answers_are_left_out_where_nobody_says_how_many_are_wanted(answers: Sequence[Answered]) -> None:
@@ -103,14 +125,13 @@ def test_some_that_fit_nothing_are_left_out(answers: Sequence[Answered]) -> None
 
 
 async def test_unrelated_workflows_of_the_team_come_before_few_right_ones_and_are_seldom_believed(
-    postgres: EmbeddedPostgres, embedder: Embedder
+    held: Sequence[Judgement], step: int, postgres: EmbeddedPostgres, embedder: Embedder
 ) -> None:
-    held = [judgement for judgement in read_judgements(STARTER.judgements) if judgement.part == "held"]
     cells = grid(held, owning=[200], labels=[4])
     (cell,) = await measure_incidents(cells, manifests=STARTER.workflows, embedder=embedder, postgres=postgres)
 
-    assert len(cell.moved) <= MOVED
-    assert sum(confidence >= 0.5 for confidence in cell.moved.values()) <= BELIEVED
+    assert len(cell.moved) <= math.ceil(MOVED / step)
+    assert sum(confidence >= 0.5 for confidence in cell.moved.values()) <= math.ceil(BELIEVED / step)
 
 
 def test_the_report_shows_every_system_and_what_was_missed(

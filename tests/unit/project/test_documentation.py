@@ -4,6 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
+
+from support.filling import entry
 
 ROOT = Path(__file__).parents[3]
 SKIPPED = {".venv", "build", "dist", ".git", "node_modules"}
@@ -61,3 +64,10 @@ def test_every_file_that_a_map_of_the_house_names_is_there(page: Path) -> None:
 
     assert named
     assert lost == set()
+
+
+def test_the_workflow_that_the_page_on_writing_them_shows_is_valid() -> None:
+    page = (ROOT / "docs" / "workflows.md").read_text(encoding="utf-8")
+    document = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+
+    assert entry(document).name == document["metadata"]["name"]
