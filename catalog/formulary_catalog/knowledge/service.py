@@ -273,7 +273,7 @@ def _fitting(
         return [], [f"{_NOTHING[within]}; {_ELSEWHERE if within else _IN_WORKFLOWS}"]
     notes = [] if candidates.compared else [_LEXICAL]
     if not hits:
-        return [], [*notes, f"none of {candidates.total} documents fits; describe the symptom in other English words"]
+        return [], [*notes, f"none of {candidates.total} documents fits; rephrase the symptom in English"]
     if max_bytes is None:
         return list(hits), notes
     kept: list[DocumentHit] = []

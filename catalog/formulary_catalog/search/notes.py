@@ -122,7 +122,11 @@ def _on_the_rest(
         yield _on_nothing(candidates.total, plan=plan)
     elif len(hits) < min(DEFAULT_TOP_K, candidates.total):
         rest = candidates.total - len(hits)
-        others = "1 other allowed workflow hardly fits and is" if rest == 1 else f"{rest} others hardly fit and are"
+        others = (
+            "1 other allowed workflow does not match well and is"
+            if rest == 1
+            else f"{rest} others do not match well and are"
+        )
         shows = "top_k shows more" if candidates.total > MAX_TOP_K else "top_k shows them"
         yield f"{others} left out; {shows}"
 
@@ -131,10 +135,10 @@ def _on_nothing(allowed: int, *, plan: SearchPlan) -> str:
     """Under constraints that leave little, other words of the query do not help."""
     fits = f"nothing that is allowed here fits this query, of {allowed} workflow{'s' if allowed > 1 else ''}"
     if _is_unconstrained(plan):
-        return f"{fits}; describe the symptom in other English words, or call a person"
+        return f"{fits}; rephrase the symptom in English, or escalate to a human"
     return (
         f"{fits}: labels, filters or the incident may exclude what does; drop arguments that narrow the search, "
-        "describe the symptom in other English words, or call a person"
+        "rephrase the symptom in English, or escalate to a human"
     )
 
 

@@ -213,7 +213,7 @@ def _on_emptiness(request: ListingRequest, *, scope: CallScope) -> list[str]:
     if any({**request.question, "status": ""}.values()):
         return ["nothing that is allowed here has all of these values; leave out a filter"]
     if scope.context is not None:
-        return ["the incident's constraints allow no workflow that you may see; call a person"]
+        return ["the incident's constraints allow no workflow that you may see; escalate to a human"]
     return ["the catalog holds no workflow that you may see; load some first"]
 
 

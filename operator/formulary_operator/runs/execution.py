@@ -1,4 +1,4 @@
-"""Runs that have begun: carried out by an engine of the cluster, followed, and ended in the books.
+"""Starts runs with an engine of the cluster, follows them, records their end.
 
 The row says what is to be done. What does it has the name of the invocation, so that it is there once at most: after
 whatever interruption it is found, or it was never made.
@@ -264,7 +264,7 @@ class RunExecution:
     ) -> Json | None:
         """Create what does the work, and before it what it reads. Of two attempts the second finds the first's.
 
-        None for a run that was halted, or that a successor has ended while this leader was held up.
+        None if the run was halted, or a newer leader ended it.
         """
         if run.content_digest and run.content_digest != self.content(run).get("digest"):
             raise _CannotRun(

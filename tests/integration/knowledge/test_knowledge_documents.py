@@ -97,7 +97,7 @@ async def test_where_nothing_is_found_the_answer_says_what_to_do_next(
     await load_runbooks(writing, {"dns.md": RUNBOOKS["dns.md"]})
     unfit = await knowledge.search("qzqzqz", context=NOWHERE, caller=ALICE, collection="runbooks")
     assert unfit.results == []
-    assert "fits; describe the symptom in other English words" in unfit.notes[-1]
+    assert "fits; rephrase the symptom in English" in unfit.notes[-1]
     (doc_id,) = await found(knowledge, "throttled", "runbooks")
     alone = await knowledge.similar(doc_id, context=NOWHERE, caller=ALICE)
     assert alone.notes == ["no other source of its collection may be read here; give its words as text to look in all"]

@@ -118,7 +118,7 @@ async def test_a_halt_without_a_reason_is_none() -> None:
 async def test_an_empty_namespace_is_not_everywhere(dsn: str, command: tuple[str, ...], namespace: str) -> None:
     refused = await formulary(*command, "--namespace", namespace, FORMULARY_DATABASE_URL=dsn)
     assert (refused.code, refused.out) == (2, "")
-    assert "--namespace is empty; leave it out for everywhere" in refused.err
+    assert "--namespace must not be empty; omit it for all namespaces" in refused.err
     async with Database.opened(dsn, role=Role.WRITER, deadline=30) as database:
         assert await HaltReader(database).in_force() == []
 

@@ -295,7 +295,7 @@ async def test_some_that_fit_nothing_are_counted_in_a_note(served: Served) -> No
     answer = await served.ask("etcd database space exceeded, defragment")
     shown = len(answer.workflows)
     assert answer.workflows[0].workflow_id == "etcd-defragment"
-    (note,) = noted(answer.notes, "hardly fit and are left out")
+    (note,) = noted(answer.notes, "do not match well and are left out")
     assert int(note.split()[0]) + shown == answer.total_results
 
 

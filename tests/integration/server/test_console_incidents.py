@@ -138,7 +138,7 @@ async def test_outcomes_over_time_are_read_over_rest(world: World) -> None:
 
 async def test_an_empty_list_says_what_to_do_next(world: World) -> None:
     assert "X-Remediation-Id" in await world.page("/incidents", by="nobody")
-    assert "Take away a filter" in await world.page("/incidents", by="sre", outcome="halted")
+    assert "Remove a filter" in await world.page("/incidents", by="sre", outcome="halted")
 
 
 async def test_pages_of_the_list_follow_each_other(world: World) -> None:

@@ -382,8 +382,8 @@ async def test_what_was_halted_at_the_database_is_lifted_there_alone(world: Worl
         ({"namespace": "shop,bank", "reason": "x"}, "is not the name of one"),
         ({"namespace": "Shop", "reason": "x"}, "is not the name of one"),
         ({"namespaces": "shop", "reason": "x"}, "unknown argument"),
-        ({"namespace": "", "reason": "x"}, "namespace is empty; leave it out for everywhere"),
-        ({"namespace": " ", "reason": "x"}, "namespace is empty; leave it out for everywhere"),
+        ({"namespace": "", "reason": "x"}, "namespace must not be empty; omit it for all namespaces"),
+        ({"namespace": " ", "reason": "x"}, "namespace must not be empty; omit it for all namespaces"),
     ],
 )
 async def test_a_halt_that_is_asked_for_wrongly_halts_nothing(world: World, body: dict[str, str], said: str) -> None:
@@ -397,7 +397,7 @@ async def test_an_empty_namespace_lifts_nothing(world: World) -> None:
     refused = await world.post("/halts/lift", by="platform", namespace="")
     assert (refused.status_code, refused.json()["error"]["message"]) == (
         400,
-        "namespace is empty; leave it out for everywhere",
+        "namespace must not be empty; omit it for all namespaces",
     )
     assert await world.halts(by="platform") == [""]
     await world.done("/halts/lift", by="platform")

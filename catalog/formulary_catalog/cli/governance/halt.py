@@ -30,7 +30,7 @@ def namespace_option(text: str) -> Callable[[Callable[..., None]], Callable[...,
 
 def _namespace(_context: click.Context, _option: click.Parameter, given: str | None) -> str:
     if given is not None and not given.strip():
-        raise InvalidInput("--namespace is empty; leave it out for everywhere", field="namespace")
+        raise InvalidInput("--namespace must not be empty; omit it for all namespaces", field="namespace")
     return given or ""
 
 

@@ -32,7 +32,7 @@ def _requested(payload: Recorded, known: Known) -> Description:
 def _decided(payload: Recorded, known: Known) -> Description:
     said, tone = spell_decision(payload.text("outcome"))
     if payload.text("outcome") == "AWAIT" and payload.text("phase") != "AwaitingApproval":
-        said, tone = "goes on as a dry run; a real one would have to wait for evidence", Tone.PLAIN
+        said, tone = "dry run allowed; a real run needs an approval", Tone.PLAIN
     why = payload.texts("why")
     return Description(
         title=f"run of {known.workflow(payload)}: {said}",

@@ -1,4 +1,4 @@
-"""Contracts: what platform teams allow, forbid, tone down or tie to evidence. What their rules match is in `rules`.
+"""Contracts: what platform teams allow, deny, downgrade or tie to evidence. What their rules match is in `rules`.
 
 The operator, the loader and `store.runs.contracts` read objects and files into these models; the CRD derives from them.
 `decision` applies them. Pure.

@@ -60,7 +60,7 @@ def require_namespace(namespace: str) -> None:
     if namespace and _NAMESPACE.fullmatch(namespace) is None:
         raise InvalidInput(
             f"namespace {namespace[:80]!r} is not the name of one; give at most 63 lower-case letters, digits and "
-            "hyphens, or leave it out for everywhere",
+            "hyphens, or omit it for all namespaces",
             field="namespace",
         )
 

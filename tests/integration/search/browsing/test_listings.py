@@ -34,7 +34,7 @@ async def test_a_listing_is_narrowed_by_each_filter(parts: CatalogParts) -> None
     ("filled", "incident", "asked", "note"),
     [
         (False, "", {}, "the catalog holds no workflow that you may see; load some first"),
-        (True, "rr-staging", {}, "the incident's constraints allow no workflow that you may see; call a person"),
+        (True, "rr-staging", {}, "the incident's constraints allow no workflow that you may see; escalate to a human"),
         (
             True,
             "",

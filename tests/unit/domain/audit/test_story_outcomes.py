@@ -31,7 +31,7 @@ DRY_STARTED = {**incident.STARTED, "dry_run": True}
                 ("invocation.requested", incident.REQUESTED),
                 ("invocation.decided", {**incident.WAITS, "phase": "Pending"}),
             ],
-            "run of formulary/oom-raise@1.0.0: goes on as a dry run; a real one would have to wait for evidence",
+            "run of formulary/oom-raise@1.0.0: dry run allowed; a real run needs an approval",
             Tone.PLAIN,
         ),
         (

@@ -23,7 +23,7 @@ MANIFEST_EXAMPLE = (
 def _filled(given: Any) -> Any:
     """Empty is a name that got lost on the way, not everywhere."""
     if isinstance(given, str) and not given.strip():
-        raise broken("is empty; leave it out for everywhere")
+        raise broken("must not be empty; omit it for all namespaces")
     return given
 
 

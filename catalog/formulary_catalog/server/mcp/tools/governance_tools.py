@@ -45,7 +45,7 @@ ENFORCE_TOOL = CatalogTool(
     title="Check actions against a contract",
     description=(
         "Check actions against the rules of a contract. The strongest matching rule decides: DENY, REQUIRE_APPROVAL, "
-        "REQUIRE_EVIDENCE block, DEGRADE tones down, ALLOW or no match allows. Does nothing itself."
+        "REQUIRE_EVIDENCE block, DEGRADE downgrades, ALLOW or no match allows. Does nothing itself."
     ),
     action="governance.enforce",
     arguments=EnforceArguments,
