@@ -49,12 +49,14 @@ def report(formulary_url: str) -> Report:
     return converse(url=f"{formulary_url}/mcp?toolsets={ALL}", chats=chats)
 
 
+@pytest.mark.long
 def test_holmesgpt_is_offered_the_tools_that_its_address_chooses(report: Report) -> None:
     tools = [tool.name for toolset in TOOLSETS.values() for tool in toolset]
 
     assert sorted(report.offered) == sorted(tools)
 
 
+@pytest.mark.long
 def test_holmesgpt_calls_tools_of_every_toolset(report: Report) -> None:
     chat = report.chats["all"]
 

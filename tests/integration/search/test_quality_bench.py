@@ -27,7 +27,7 @@ RIGHT_KEPT, SEPARATION = 0.83, 0.93
 
 MOVED, BELIEVED = 8, 3
 """Of 208 queries, so many are led by an unrelated workflow at most, and so many of those with 0.5 or more."""
-SAMPLE, OF_A_SAMPLE = 4, 0.04
+SAMPLE, OF_A_SAMPLE = 4, 0.07
 """Of so many queries the first tier asks one, and shares may differ by so much more from what they should be."""
 
 
