@@ -230,7 +230,7 @@ async def test_a_role_whose_sessions_are_not_bounded_answers_no_caller(
 
 
 def test_the_migration_sets_the_bounds_that_are_checked() -> None:
-    revision = import_module("formulary_catalog.store.migrations.versions.0039_analytics_bounds")
+    revision = import_module("formulary_catalog.store.migrations.versions.0040_analytics")
     assert (revision.ROLE, revision.SESSIONS, revision.SETTINGS) == (ROLE, SESSIONS, LOG_SETTINGS)
 
 

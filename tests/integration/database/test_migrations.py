@@ -10,8 +10,6 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.domain.workflows.labels import DIMENSIONS
 from formulary_catalog.errors import FormularyError, StartupError, Unavailable
 from formulary_catalog.store.database import migrate as migrations
@@ -24,10 +22,8 @@ from formulary_catalog.store.database.migrate import (
     require_current_schema,
     schema_revision,
 )
-from formulary_catalog.store.database.owner import owner_connection
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.filters import column_of
-from support.services import open_parts, service_on
 
 PASSWORD = "s3cret"
 
@@ -177,6 +173,19 @@ async def test_a_schema_of_an_incompatible_newer_version_is_refused_by_migrating
         await require_current_schema(database)
 
 
+@pytest.mark.parametrize("revision", ["0010", "0039"])
+async def test_a_schema_between_two_releases_is_refused_with_the_next_step(database: str, revision: str) -> None:
+    connection = await asyncpg.connect(database)
+    await connection.execute("update formulary.alembic_version set version_num = $1", revision)
+    await connection.close()
+    message = await _refusal(database)
+    assert f"at revision {revision}, which no release has" in message
+    assert "new database" in message
+    assert "`formulary migrate` of commit 5fa61ffd" in message
+    with pytest.raises(StartupError, match="which no release has"):
+        await require_current_schema(database)
+
+
 async def test_a_server_without_pgvector_is_refused_with_the_package_to_install(
     owner: "asyncpg.Connection[asyncpg.Record]", empty_database: str
 ) -> None:
@@ -285,26 +294,3 @@ async def test_a_password_that_should_have_been_escaped_does_not_show_either(pas
     with pytest.raises(FormularyError) as refusal:
         await _migrate(dsn)
     assert PASSWORD not in str(refusal.value)
-
-
-async def test_a_superuser_may_bring_the_database_of_an_owner_forward_and_its_trail_goes_on(
-    database: str, owner: "asyncpg.Connection[asyncpg.Record]", empty_database: str
-) -> None:
-    name = await owner.fetchval("select current_database()")
-    role = f"owner_{name}"
-    await owner.execute(f"create role {role} login; grant formulary_server, formulary_writer to {role}")
-    await owner.execute(f"alter database {name} owner to {role}")
-    theirs = empty_database.replace("postgres@", f"{role}@")
-    try:
-        await owner.execute(f"create schema formulary authorization {role}")
-        await _upgrade(theirs, to="0034")
-        await _migrate(empty_database)
-        async with open_parts(theirs) as parts:
-            alice = Caller(name="alice", access=EVERYTHING)
-            await service_on(parts).search(search_request(query="anything"), caller=alice)
-        async with owner_connection(theirs) as connection:
-            assert await connection.fetchval("select count(*) from formulary.trace_event") == 1
-            await connection.execute("create temporary table made (id integer)")
-    finally:
-        await owner.execute(f"alter database {name} owner to postgres; reassign owned by {role} to postgres")
-        await owner.execute(f"drop owned by {role}; drop role {role}")

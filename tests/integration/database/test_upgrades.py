@@ -27,9 +27,11 @@ from formulary_catalog.store.audit.listing import TraceFilter
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.migrate import HEAD, migrate, schema_revision
+from formulary_catalog.store.database.owner import owner_connection
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import playing
-from support.databases import empty_database, migrated_database
+from support.databases import as_user, migrated_database
+from support.databases import empty_database as an_empty_database
 from support.runnable import PRODUCTION, STAGING
 from support.services import open_parts, service_on
 
@@ -47,14 +49,19 @@ def embedder() -> Embedder:
     return load_embedder("all-MiniLM-L6-v2")
 
 
+async def _restore(dsn: str) -> None:
+    """Make the database what the release before left, with the user of the DSN as its owner."""
+    owner = await asyncpg.connect(dsn)
+    await owner.execute("create extension if not exists vector")
+    await owner.execute(gzip.decompress((_BEFORE / "e71c4e0.sql.gz").read_bytes()).decode())
+    await owner.close()
+
+
 @pytest.fixture
 async def before(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
     """The DSN of the database as the release before left it."""
-    async with migrated_database(postgres), empty_database(postgres) as dsn:  # the former sees to the roles
-        owner = await asyncpg.connect(dsn)
-        await owner.execute("create extension if not exists vector")
-        await owner.execute(gzip.decompress((_BEFORE / "e71c4e0.sql.gz").read_bytes()).decode())
-        await owner.close()
+    async with migrated_database(postgres), an_empty_database(postgres) as dsn:  # the former sees to the roles
+        await _restore(dsn)
         yield dsn
 
 
@@ -114,6 +121,41 @@ async def test_its_runs_go_on_and_new_ones_are_asked_for_and_approved(upgraded: 
         kinds = [event.kind for event in await _events(upgraded, "rr-production")]
         assert kinds.count("invocation.approved") == 2
     await owner.close()
+
+
+@pytest.mark.parametrize("by_owner", [True, False], ids=["owner", "superuser"])
+async def test_its_owner_or_a_superuser_migrates_it_and_names_in_its_workflows_become_edges(
+    database: str, empty_database: str, by_owner: bool
+) -> None:
+    admin = await asyncpg.connect(empty_database)
+    name = await admin.fetchval("select current_database()")
+    role = f"owner_{name}"
+    await admin.execute("create extension if not exists vector")
+    await admin.execute(f"create role {role} login; grant formulary_server, formulary_writer to {role}")
+    await admin.execute(f"alter database {name} owner to {role}")
+    theirs = as_user(empty_database, role)
+    try:
+        await _restore(theirs)
+        names = ["base", "shop/base@1.0.0", "wf_ver_0123456789abcdef0123"]
+        await admin.execute(
+            "update formulary.workflow_version set document = jsonb_set(document, '{spec,related}', $1) "
+            "where name = 'risky'",
+            json.dumps([{"relation": "requires", "name": each} for each in names]),
+        )
+        await asyncio.to_thread(migrate, theirs if by_owner else empty_database)
+
+        edges = await admin.fetch("select namespace, name from formulary.workflow_relation order by name, namespace")
+        assert [tuple(edge) for edge in edges] == [("", "base"), ("shop", "base"), ("", names[-1])]
+        async with open_parts(theirs) as parts:
+            await service_on(parts).search(search_request(query="anything", context=STAGING), caller=LOCAL)
+        async with owner_connection(theirs) as connection:
+            kinds = await connection.fetch("select kind from formulary.trace_event where trace_id = 'rr-staging'")
+            await connection.execute("create temporary table made (id integer)")
+        assert [row["kind"] for row in kinds[-2:]] == [HOLD_PLACED, "search"]
+    finally:
+        await admin.execute(f"alter database {name} owner to postgres; reassign owned by {role} to postgres")
+        await admin.execute(f"drop owned by {role}; drop role {role}")
+        await admin.close()
 
 
 async def test_every_statement_of_its_programs_still_means_something_to_their_roles(upgraded: str) -> None:

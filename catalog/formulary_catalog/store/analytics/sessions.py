@@ -36,7 +36,7 @@ LOG_SETTINGS = (
     "log_transaction_sample_rate = 0",
     "track_activities = off",
 )
-"""Settings of the role that keep statements of callers out of the log of PostgreSQL; revision 0039 sets them."""
+"""Settings of the role that keep statements of callers out of the log of PostgreSQL; revision 0040 sets them."""
 _GRACE = 0.2
 """Seconds beyond those of a statement."""
 _PATIENCE = 1.0

@@ -23,6 +23,11 @@ Revisions that begin with the same digit only add to what was there: programs of
 that a release can be rolled back without its schema. Where that cannot be, the first digit is raised.
 """
 
+_JOINED = ("0010", "0040")
+"""Revisions from the first to before the second were joined before any release had them."""
+_LAST_WITH_JOINED = "5fa61ffd"
+"""The last commit that can bring a database at one of them to the newest of them."""
+
 MIN_POSTGRES = 16
 _MIGRATIONS = Path(__file__).parents[1] / "migrations"
 _LOCK = 7_204_113_601  # any number that is ours
@@ -86,8 +91,7 @@ async def require_current_schema(dsn: str) -> None:
     revision = await schema_revision(dsn)
     if works_with(revision):
         return
-    if revision > HEAD:
-        raise _newer(revision)
+    _require_known(revision, dsn=dsn)
     found = f"at revision {revision}" if revision else "empty"
     raise NotMigrated(f"the schema of {describe(dsn)} is {found}, this version needs {HEAD}; run `formulary migrate`")
 
@@ -124,8 +128,7 @@ async def _migrate(dsn: str) -> None:
         revision = await _revision(connection)
         if works_with(revision):
             return
-        if revision > HEAD:
-            raise _newer(revision)
+        _require_known(revision, dsn=dsn)
         if not revision:
             await _require_ours(connection, dsn=dsn)
         try:
@@ -288,10 +291,19 @@ async def _require_ours(connection: asyncpg.Connection, *, dsn: str) -> None:
         )
 
 
-def _newer(revision: str) -> StartupError:
-    return StartupError(
-        f"the database was migrated by a newer Formulary (revision {revision}, this one knows {HEAD}); upgrade this one"
-    )
+def _require_known(revision: str, *, dsn: str) -> None:
+    if revision > HEAD:
+        raise StartupError(
+            f"the database was migrated by a newer Formulary (revision {revision}, this one knows {HEAD}); upgrade "
+            "this one"
+        )
+    first, newest = _JOINED
+    if first <= revision < newest:
+        raise StartupError(
+            f"the schema of {describe(dsn)} is at revision {revision}, which no release has; give Formulary a new "
+            "database (`formulary up`: a new --data-dir) and load the manifests again, or, to keep this one, run "
+            f"`formulary migrate` of commit {_LAST_WITH_JOINED} first"
+        )
 
 
 def _unprivileged(dsn: str, *, reason: str) -> StartupError:

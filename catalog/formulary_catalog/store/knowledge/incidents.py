@@ -74,7 +74,7 @@ async def _known(connection: Connection, past: PastIncident) -> list[KnownWorkfl
     """The workflows that its free text may name, whatever became of them.
 
     Versions that are stored from now on wait until the documents are there, and add themselves to those that name
-    them (migration 0028).
+    them (migration 0009a).
     """
     await connection.execute("select pg_advisory_xact_lock($1)", _MENTIONS)
     possible = past.possible_names

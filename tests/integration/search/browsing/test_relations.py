@@ -1,8 +1,5 @@
 """Relations: what comes before and after a workflow, and by which forms of its name."""
 
-from importlib import import_module
-
-import asyncpg
 import pytest
 
 from formulary_catalog.domain.incidents import RequestContext
@@ -10,7 +7,7 @@ from formulary_catalog.domain.search.request import ContextReference, search_req
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
 from formulary_catalog.runs.reading import RunReading
 from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_catalog.workflows.relations import Relations
@@ -91,24 +88,6 @@ async def test_an_id_of_another_namespace_means_that_workflow_alone(
     assert await edges(parts, "formulary/base", relations=["requires"]) == []
     await workflows.suspend(namespace="shop", name="base")
     assert await edges(parts, "builds-on", relations=["requires"]) == []
-
-
-async def test_forms_of_a_name_that_were_stored_before_become_edges(plain_owner: str) -> None:
-    """The owner of the database is no superuser, so that row-level security holds for the one who migrates."""
-    async with Database.opened(plain_owner, role=Role.WRITER, deadline=30) as writing:
-        (base,) = await fill(CatalogWriter(writing), [workflow("base")])
-        links = [*requires("base@1.0.0"), *requires(base.version_id), *requires("other")]
-        await fill(CatalogWriter(writing), [workflow("builds-on", related=links)])
-        stored = "select name from workflow_relation order by 1"
-        edges = await writing.fetch(stored)
-        await writing.execute("delete from workflow_relation where name <> 'other'")
-        owner = await asyncpg.connect(plain_owner)
-        async with owner.transaction():
-            for statement in import_module("formulary_catalog.store.migrations.versions.0035_tenants").RELATIONS:
-                await owner.execute(statement)
-        await owner.close()
-        assert [row["name"] for row in edges] == ["base", "other", base.version_id]
-        assert await writing.fetch(stored) == edges
 
 
 async def test_no_way_leads_through_a_workflow_that_is_suspended(parts: CatalogParts, workflows: CatalogWriter) -> None:

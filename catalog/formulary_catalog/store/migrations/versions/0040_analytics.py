@@ -2,20 +2,98 @@
 
 The views show rows of the namespaces that the transaction was entered for (`store/analytics/scope.py`), and nothing to
 a transaction that was not. They are security barriers: no condition of a caller sees a row before theirs does. Comments
-are what `get_schema` answers.
+are what `get_schema` answers. Searches, runs and the trail go on meanwhile: only who writes workflows waits, for the
+indexes that are made here.
 """
 
 from alembic import op
 
-revision = "0021"
-down_revision = "0020"
+revision = "0040"
+down_revision = "0009b"
 
 SERVER = "formulary_server"
 WRITER = "formulary_writer"
 ROLE = "formulary_insight"
 
+# Who migrates need not be who owns what there is: a superuser may.
+OWNED_SCHEMA = """
+do $$
+declare
+    owner constant text := (
+        select pg_get_userbyid(relowner) from pg_class where oid = 'formulary.workflow_version'::regclass);
+begin
+    execute format('create schema insight authorization %I', owner);
+    execute format('set local role %I', owner);
+end
+$$
+"""
+CREATE_ROLE = f"""
+do $$
+begin
+    if not exists (select from pg_roles where rolname = '{ROLE}') then
+        create role {ROLE} login;
+    end if;
+exception
+    when duplicate_object or unique_violation then
+        null;  -- roles belong to the whole server: another database's migration was faster
+    when insufficient_privilege then
+        raise notice 'no role {ROLE}: analytics stays off until an administrator creates it';
+end
+$$
+"""
+
+INDEXES = [
+    """
+    create index workflow_version_listed on formulary.workflow_version (tenant_id, name, namespace, version_id)
+    include (action_type, risk_level, changed_at) where status = 'Active'
+    """,
+    # Compared as they are: row-level security is looked at before any function that might tell what it is given.
+    *(
+        f"create index workflow_version_{key} on formulary.workflow_version (tenant_id, {key}) where status = 'Active'"
+        for key in ("title_key", "action_key")
+    ),
+    # Signals and statuses are counted for all of a catalog: here without vectors and documents.
+    "create index workflow_search_signals on formulary.workflow_search (signal_type, tenant_id)",
+    """
+    create index workflow_version_unserved on formulary.workflow_version (tenant_id, status)
+    where status not in ('Active', 'Deleted')
+    """,
+    # Without a list of what is pending, which every search would have to read through.
+    """
+    create index workflow_search_words on formulary.workflow_search
+    using gin (formulary.tenant_words(tenant_id, lexemes) collate "C") with (fastupdate = off) where leading_row
+    """,
+]
+
+# Row-level security is forced on the owner, who may migrate. Versions that come now note their relations themselves.
+FILL = [
+    f"set local role {WRITER}",
+    """
+    insert into formulary.workflow_relation (version_id, tenant_id, relation, namespace, name)
+    select version_id, tenant_id, said.* from formulary.workflow_version, formulary.relations_of(document) as said
+    on conflict do nothing
+    """,
+    "reset role",
+]
+
+# The versions that an incident allows may be 100,000: the scope has their digest, and a view reads them where it needs
+# them.
+VERSIONS = """
+create function insight.versions() returns setof text
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    allowed text[] := (select versions from insight.scope());
+    said text := coalesce(current_setting('formulary.insight_versions', true), '');
+begin
+    if allowed[1] = 'sha256:' || encode(sha256(convert_to(said, 'UTF8')), 'hex') then
+        return query select unnest(string_to_array(said, ','));
+    else
+        return query select unnest(allowed);
+    end if;
+end
+$$
+"""
 SCOPE = [
-    "create schema insight",
     # The key by which the server proves a scope: a caller of set_config could otherwise choose its own tenants.
     """
     create table formulary.insight_key (
@@ -28,14 +106,10 @@ SCOPE = [
     values (sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())))
     """,
     f"grant select on formulary.insight_key to {SERVER}",
-    # What the setting says, if its proof is right and it was made for this very transaction; else nulls, which no row
-    # matches. `*` stands for all. The hash is nested, so that nobody can append to what was signed.
+    # What the setting says, if its proof is right and it was made for this very transaction; else null.
     """
-    create function insight.scope(
-        out namespaces text[], out incidents text[], out runs text[], out versions text[], out remediation_id text,
-        out caller text
-    )
-    language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+    create function insight.said() returns jsonb
+    language plpgsql stable set search_path = pg_catalog, pg_temp as $$
     declare
         proof text := split_part(current_setting('formulary.insight', true), ' ', 1);
         content text := substr(current_setting('formulary.insight', true), length(proof) + 2);
@@ -45,10 +119,29 @@ SCOPE = [
         if proof is distinct from encode(
             sha256(secret || sha256(secret || convert_to(content, 'UTF8'))), 'hex')
         then
-            return;
+            return null;
         end if;
         said := content::jsonb;
         if said ->> 'transaction' is distinct from pg_backend_pid() || ' ' || extract(epoch from now()) then
+            return null;
+        end if;
+        return said;
+    end
+    $$
+    """,
+    "revoke all on function insight.said() from public",
+    # Nulls, which no row matches, if nothing is said. `*` stands for all. The hash is nested, so that nobody can append
+    # to what was signed.
+    """
+    create function insight.scope(
+        out namespaces text[], out incidents text[], out runs text[], out versions text[], out remediation_id text,
+        out caller text
+    )
+    language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+    declare
+        said jsonb := insight.said();
+    begin
+        if said is null then
             return;
         end if;
         namespaces := array(select jsonb_array_elements_text(said -> 'namespaces'));
@@ -61,11 +154,14 @@ SCOPE = [
     $$
     """,
     "revoke all on function insight.scope() from public",
-    # The views read as their owner, on whom row-level security is forced unless it is a superuser.
-    *(
-        f"create policy owner_shows on formulary.{table} for select to current_user using (true)"
-        for table in ("workflow_version", "workflow_search", "request_context")
-    ),
+    VERSIONS,
+    "revoke all on function insight.versions() from public",
+    """
+    create function insight.shows_suspended() returns boolean
+    language sql stable security definer set search_path = pg_catalog, pg_temp as
+    $$ select coalesce((insight.said() ->> 'suspended')::boolean, false) $$
+    """,
+    "revoke all on function insight.shows_suspended() from public",
 ]
 
 
@@ -81,8 +177,14 @@ def _in(column: str, field: str) -> str:
 
 
 def _allowed(column: str) -> str:
-    """Whether the incident of the call, if it has one, allows the version in this column."""
-    return f"('*' = any ({_scope('versions')}::text[]) or {column} in (select unnest((insight.scope()).versions)))"
+    """Whether the incident of the call, if it has one, allows the version in this column, and it is not suspended.
+
+    To agents, a suspended workflow does not exist: all its versions are left out, unless the scope says `suspended`.
+    """
+    return f"""('*' = any ({_scope("versions")}::text[]) or {column} in (select insight.versions()))
+and ((select insight.shows_suspended()) or coalesce({column}, '') not in (
+    select withheld.version_id from formulary.workflow_version as suspended
+    join formulary.workflow_version as withheld using (tenant_id, name) where suspended.status = 'Disabled'))"""
 
 
 def _own(column: str) -> str:
@@ -141,7 +243,7 @@ _RUNS = f"""
 
 VIEWS = {
     "catalog": (
-        "Workflows that are served or suspended, one row each.",
+        "Workflows that are served, one row each. People see those that are suspended as well.",
         f"""
         select version.namespace || '/' || version.name, version.namespace, version.name, version.version,
                version.version_id, version.status, version.title, version.action_type, version.risk_level,
@@ -160,7 +262,7 @@ VIEWS = {
             "name": "Name of the workflow.",
             "version": "Semantic version that is served.",
             "version_id": "Id of that version; joins versions, candidates, selections, runs and outcomes.",
-            "status": "Active or Disabled (suspended).",
+            "status": "Active, or Disabled (suspended), which only people see.",
             "title": "Title, as its author wrote it.",
             "action_type": "What it does, such as RestartPod.",
             "risk_level": "Risk that its author declares.",
@@ -174,7 +276,7 @@ VIEWS = {
         },
     ),
     "versions": (
-        "Every version of every workflow that is not deleted.",
+        "Every version of every workflow that is not deleted; only people see those of suspended ones.",
         f"""
         select version.version_id, version.namespace || '/' || version.name, version.namespace, version.name,
                version.version, version.status, version.title, version.action_type, version.risk_level,
@@ -390,7 +492,7 @@ VIEWS = {
                incident.context ->> 'severity', incident.context ->> 'environment', incident.context ->> 'priority',
                incident.context ->> 'cluster', incident.target ->> 'target_kind',
                incident.context ->> 'target_namespace', incident.target ->> 'target_name', incident.changed_at,
-               incident.gone_at
+               incident.gone_at, lower(btrim(incident.context ->> 'signal_name'))
         from formulary.request_context as incident
         where {_in("incident.namespace", "incidents")} and {_own("incident.remediation_id")}
         """,
@@ -408,6 +510,7 @@ VIEWS = {
             "target_name": "Name of the affected resource.",
             "changed_at": "When it was last stored.",
             "gone_at": "When its object was deleted; null while it exists.",
+            "signal_type": "The signal, folded to lower case: = any (signal_types) of catalog joins.",
         },
     ),
 }
@@ -428,6 +531,7 @@ end
 $$
 """
 
+
 # An administrator who creates the role later calls this, as the owner of the database.
 ADMIT = [
     f"""
@@ -436,7 +540,7 @@ ADMIT = [
         if exists (select from pg_roles where rolname = '{ROLE}') then
             grant usage on schema insight to {ROLE};
             grant select on all tables in schema insight to {ROLE};
-            grant execute on function insight.scope() to {ROLE};
+            grant execute on function insight.scope(), insight.versions(), insight.shows_suspended() to {ROLE};
         end if;
     end
     $$
@@ -483,6 +587,58 @@ end
 $$
 """
 
+# Everybody may make temporary tables, and so could the role of analytics. The owner of the trail keeps the right, which
+# is verified and expired with them, and so does the operator, who verifies; nothing else of ours needs any. Only the
+# owner of the database can take it away.
+TEMPORARY = f"""
+do $$
+begin
+    if pg_has_role((select datdba from pg_database where datname = current_database()), 'usage') then
+        execute format(
+            'grant temporary on database %I to %I', current_database(),
+            (select pg_get_userbyid(relowner) from pg_class where oid = 'formulary.trace_event'::regclass));
+        execute format('revoke temporary on database %I from public', current_database());
+        execute format('grant temporary on database %I to {WRITER}', current_database());
+    end if;
+end
+$$
+"""
+
+SESSIONS = 2
+SETTINGS = (
+    "log_min_messages = log",  # errors of callers go to callers: their texts quote values
+    "log_min_error_statement = panic",
+    "log_statement = none",
+    "log_min_duration_statement = -1",
+    "log_min_duration_sample = -1",
+    "log_transaction_sample_rate = 0",
+    "track_activities = off",  # what a process ran when it crashed is logged from there
+)
+CHANGES = (
+    f"alter role {ROLE} connection limit {SESSIONS}",
+    *(f"alter role {ROLE} set {setting}" for setting in SETTINGS),
+)
+
+BOUNDS = """
+do $$
+begin
+    if exists (select from pg_roles where rolname = '{role}') then
+        {change};
+    end if;
+exception
+    when insufficient_privilege then
+        raise notice 'an administrator has to run: {change}';
+    when internal_error then
+        null;  -- updated concurrently: another database's migration was faster
+end
+$$
+"""
+"""Few sessions of the role for SQL of callers, and none of its statements in the log of PostgreSQL.
+
+PostgreSQL does not end every statement in time, so their number is bounded where all servers share it. Settings of the
+log are a superuser's. Who may not set something here finds it in `docs/analytics.md`, and a server reports it.
+"""
+
 
 def _comment(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
@@ -490,12 +646,15 @@ def _comment(text: str) -> str:
 
 def upgrade() -> None:
     """Add to what is there; who may call functions of PostgreSQL changes where a superuser migrates."""
-    for statement in SCOPE:
+    op.execute("set local lock_timeout = '300ms'")
+    for statement in (CREATE_ROLE, OWNED_SCHEMA, *INDEXES, *SCOPE):
         op.execute(statement)
     for view, (purpose, query, columns) in VIEWS.items():
         op.execute(f"create view insight.{view} ({', '.join(columns)}) with (security_barrier) as {query}")
         op.execute(f"comment on view insight.{view} is {_comment(purpose)}")
         for column, meaning in columns.items():
             op.execute(f"comment on column insight.{view}.{column} is {_comment(meaning)}")
-    for statement in (CREATE_ROLE, *ADMIT, CONFINE):
+    for statement in (*ADMIT, *FILL, CONFINE, TEMPORARY):
         op.execute(statement)
+    for change in CHANGES:
+        op.execute(BOUNDS.format(role=ROLE, change=change))
