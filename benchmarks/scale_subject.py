@@ -16,6 +16,7 @@ from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import StatementArguments, enter, entered_table
+from formulary_catalog.store.search.distances import ModelVector
 from formulary_catalog.store.search.filters import label_conditions
 from formulary_catalog.store.search.page import PageReader
 from formulary_catalog.store.search.statement import CandidateQuery as Sought
@@ -82,7 +83,7 @@ class Subject:
         suffers most where they are not, answers once untimed before: it stands for what cannot be beaten.
         """
         exact, arguments = exact_statement(asked)
-        blind = replace(asked, sought=replace(asked.sought, vectors={}))
+        blind = replace(asked, sought=replace(asked.sought, vector=None))
         ask: dict[str, Callable[[], Awaitable[None]]] = {
             SEARCH: lambda: self._timed(SEARCH, lambda: self._search(asked)),
             CANDIDATES: lambda: self._timed(CANDIDATES, lambda: self.candidates(asked)),
@@ -181,7 +182,7 @@ def prepared(given: Sequence[Question], *, embedder: Embedder) -> list[Asked]:
                 constraints=question.constraints,
                 words=[term.word for term in query_terms(text)],
                 rare=rare_words(query_terms(text)),
-                vectors={embedder.model_id: vector},
+                vector=ModelVector(embedder.model_id, vector),
                 signal=question.signal,
                 severity=question.severity,
                 asked=question.constraints.values,

@@ -29,6 +29,7 @@ from formulary_catalog.embedding.known_problems import nearest_known
 from formulary_catalog.search.planning import SearchPlan, plan_search
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.search.distances import ModelVector
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader
 from quality_evidence import EVIDENCE, read_evidence
 from quality_judgements import (
@@ -108,7 +109,7 @@ async def _under_all_constraints(
     question = CandidateQuery(
         constraints=Constraints(),
         words=[term.word for term in plain.terms],
-        vectors={embedder.model_id: vector},
+        vector=ModelVector(embedder.model_id, vector),
     )
     found = await reader.read(question, namespaces=None)
     wanted = Wanted.of(plain.terms, usable=found.usable)

@@ -127,13 +127,6 @@ class Metrics:
         self._embedder_up = Gauge(
             "formulary_embedder_up", "1 while the embedding model answers, else 0.", registry=registry
         )
-        self._reembedding = Gauge(
-            "formulary_reembedding_workflows",
-            "Progress of a change of the embedding model: workflows that have a vector of the new model (`done`), "
-            "and all served workflows (`total`).",
-            ("state",),
-            registry=registry,
-        )
         self.connections = ConnectionMetrics(registry)
         build = Gauge("formulary_build_info", "Always 1. The label holds the version.", ("version",), registry=registry)
         build.labels(version=__version__).set(1)
@@ -196,13 +189,6 @@ class Metrics:
     def set_embedder_up(self, up: bool) -> None:
         """Say whether the embedding model answers."""
         self._embedder_up.set(up)
-
-    def set_reembedding(self, progress: tuple[int, int] | None) -> None:
-        """Say how many workflows out of how many have a vector of a model that is being prepared; None for no such."""
-        self._reembedding.clear()
-        if progress is not None:
-            for state, count in zip(("done", "total"), progress, strict=True):
-                self._reembedding.labels(state=state).set(count)
 
     def exposition(self) -> bytes:
         """All metrics in the Prometheus text format."""

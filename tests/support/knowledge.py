@@ -13,14 +13,12 @@ from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.embedding_models import ModelStore
 from formulary_catalog.store.knowledge.incidents import IncidentDocuments
 from formulary_catalog.store.knowledge.runbooks import RunbookWriter
-from formulary_catalog.store.workflows.reembedding import ReembeddingStore
 
 
 async def embed_everything(writing: Database, embedder: Embedder) -> None:
     """What the background work of a server does: every workflow and document has a vector then."""
-    models = ModelStore(writing)
-    await models.adopt(embedder.model_id, source="")
-    await Reembedding(models=models, store=ReembeddingStore(writing), embedder=embedder, source="").complete()
+    await ModelStore(writing).adopt(embedder.model_id)
+    await Reembedding(writing, embedder=embedder).complete()
 
 
 async def read_ended_traces(writing: Database) -> None:

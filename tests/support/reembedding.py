@@ -11,8 +11,6 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.loading.reembedding import Reembedding
 from formulary_catalog.store.database.connection import Database
-from formulary_catalog.store.embedding_models import ModelStore
-from formulary_catalog.store.workflows.reembedding import ReembeddingStore
 from support.manifest import workflow
 from support.models import Formula
 
@@ -21,15 +19,8 @@ A, B, C = "a@1", "b@1", "c@1"
 MANY = 150  # more than are embedded at once
 
 
-def reembedding(writing: Database, embedder: Embedder, *, notice: float = 0) -> Reembedding:
-    return Reembedding(
-        models=ModelStore(writing),
-        store=ReembeddingStore(writing),
-        embedder=embedder,
-        source=f"/models/{embedder.model_id}",
-        notice_seconds=notice,
-        progress=lambda phase, done, total: None,
-    )
+def reembedding(writing: Database, embedder: Embedder) -> Reembedding:
+    return Reembedding(writing, embedder=embedder)
 
 
 async def served_vectors(dsn: str) -> dict[str, tuple[str | None, npt.NDArray[np.float32]]]:

@@ -24,7 +24,6 @@ def observed() -> Metrics:
     metrics.set_calls("catalog", in_work=16, waiting=3)
     metrics.count_refusal("catalog", "full")
     metrics.set_embedder_up(True)
-    metrics.set_reembedding((1, 2))
     metrics.connections.set_open("catalog", 1)
     metrics.connections.count_refusal("catalog", "slow")
     return metrics
@@ -63,7 +62,6 @@ def test_names_and_labels_are_a_promise() -> None:
         ("formulary_calls_waiting", "gauge", ("lane",)),
         ("formulary_calls_refused_total", "counter", ("lane", "reason")),
         ("formulary_embedder_up", "gauge", ()),
-        ("formulary_reembedding_workflows", "gauge", ("state",)),
         ("formulary_connections", "gauge", ("server",)),
         ("formulary_connections_refused_total", "counter", ("reason", "server")),
         ("formulary_build_info", "gauge", ("version",)),

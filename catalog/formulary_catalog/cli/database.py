@@ -40,79 +40,43 @@ def migrate_command(*, database_url: str | None) -> None:
     help="`bundled`, `all-MiniLM-L6-v2`, a directory, a hub id or an endpoint; by default the model of the settings. "
     "[FORMULARY_EMBEDDING_MODEL] An endpoint is sent FORMULARY_EMBEDDING_API_KEY only if the settings name it.",
 )
-@click.option(
-    "--notice",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Minimum time for running servers to load the new model before searches need it. Default: 30. Servers look "
-    "every 5 seconds: with less than 15 some may rank by words for a moment.",
-)
-@click.option("--cancel", is_flag=True, help="Cancel a change that is not complete.")
 @database_option
 @data_dir_option
 @json_option
 def reembed_command(
     *,
     model: str | None,
-    notice: float | None,
-    cancel: bool,
     database_url: str | None,
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
     """Change the embedding model of a catalog.
 
-    Searches go on with the vectors of the present model until every workflow has one of the new model. If it is
-    interrupted, the same command goes on where it stopped; the vectors of the present model are kept, so that going
-    back takes seconds.
+    Run it after FORMULARY_EMBEDDING_MODEL names another model: servers and operators whose model is not that of the
+    catalog rank by words alone. If it is interrupted, the same command continues where it stopped.
 
     \b
     Examples:
-      formulary reembed --to /models/e5-small
-      formulary reembed --to bundled --database-url postgresql://owner@db/formulary
-      formulary reembed --cancel
+      formulary reembed
+      formulary reembed --to /models/e5-small --database-url postgresql://owner@db/formulary
     """
-    if cancel and (model is not None or notice is not None):
-        raise click.UsageError("--cancel gives up whatever model is being prepared; leave out --to and --notice")
     settings = settings_of(database_url=database_url, data_dir=data_dir)
-    if cancel:
-        given_up = asyncio.run(_cancel(settings))
-        if as_json:
-            click.echo(json.dumps({"cancelled": given_up}))
-        else:
-            click.echo(f"{given_up} is no longer being prepared" if given_up else "no model was being prepared")
-        return
-    report = asyncio.run(_reembed(settings, model=model or settings.embedding_model, notice=notice))
+    report = asyncio.run(_reembed(settings, model=model or settings.embedding_model))
     if as_json:
         click.echo(json.dumps(_as_json(report), ensure_ascii=False))
     else:
         _show(report)
 
 
-async def _cancel(settings: "Settings") -> str:
-    from formulary_catalog.runtime import databases
-    from formulary_catalog.store.database.connection import Database, Role
-    from formulary_catalog.store.workflows.reembedding import SWITCH_SECONDS, ReembeddingStore
-
-    async with (
-        databases.existing_database(settings, role=Role.WRITER) as dsn,
-        Database.opened(dsn, role=Role.WRITER, size=1, deadline=SWITCH_SECONDS) as database,
-    ):
-        return await ReembeddingStore(database).cancel()
-
-
-async def _reembed(settings: "Settings", *, model: str, notice: float | None) -> "ReembeddingReport":
+async def _reembed(settings: "Settings", *, model: str) -> "ReembeddingReport":
     from formulary_catalog.embedding.embedder import PATIENCE_SECONDS
-    from formulary_catalog.embedding.finding import source_to_keep
     from formulary_catalog.errors import EmbedderUnavailable
-    from formulary_catalog.loading.reembedding import NOTICE_SECONDS, Reembedding
+    from formulary_catalog.loading.reembedding import reembed
     from formulary_catalog.runtime import databases
     from formulary_catalog.runtime.display import Display
     from formulary_catalog.runtime.model_loading import start_loading
-    from formulary_catalog.store.database.connection import Database, Role
+    from formulary_catalog.store.database.connection import Role
     from formulary_catalog.store.database.migrate import require_current_schema
-    from formulary_catalog.store.embedding_models import ModelStore
-    from formulary_catalog.store.workflows.reembedding import SWITCH_SECONDS, ReembeddingStore
 
     with Display() as display:
         async with databases.existing_database(settings, role=Role.WRITER) as dsn:
@@ -121,15 +85,7 @@ async def _reembed(settings: "Settings", *, model: str, notice: float | None) ->
             embedder = await start_loading(settings, source=model, patience_seconds=PATIENCE_SECONDS)
             if isinstance(embedder, EmbedderUnavailable):
                 raise embedder
-            async with Database.opened(dsn, role=Role.WRITER, size=1, deadline=SWITCH_SECONDS) as database:
-                return await Reembedding(
-                    models=ModelStore(database),
-                    store=ReembeddingStore(database),
-                    embedder=embedder,
-                    source=source_to_keep(model),
-                    notice_seconds=NOTICE_SECONDS if notice is None else notice,
-                    progress=display.progress,
-                ).run()
+            return await reembed(dsn, embedder=embedder, progress=display.progress)
 
 
 def _show(report: "ReembeddingReport") -> None:
@@ -155,7 +111,7 @@ def _show(report: "ReembeddingReport") -> None:
             style="yellow",
         )
     if report.purged:
-        page.line(f"{counted(report.purged, 'vector')} of models that served earlier deleted")
+        page.line(f"{counted(report.purged, 'vector')} of other models deleted")
 
 
 def _as_json(report: "ReembeddingReport") -> dict[str, object]:

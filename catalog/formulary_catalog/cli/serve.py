@@ -82,11 +82,11 @@ async def _serve(settings: "Settings") -> None:
             if certificate is not None:
                 await following.enter_async_context(background(certificate.keep_fresh()))
             await readiness.until_database_is_usable(catalog.check_database)
-            embedders = catalog.embedders()
-            await readiness.until_database_is_usable(embedders.refresh)
-            if embedders.problem is not None:
-                log.warning("embedder_unavailable", mode="lexical", reason=str(embedders.problem))
-            await following.enter_async_context(background(embedders.keep_fresh()))
+            watch = catalog.model_watch()
+            await readiness.until_database_is_usable(watch.refresh)
+            if watch.problem is not None:
+                log.warning("embedder_unavailable", mode="lexical", reason=str(watch.problem))
+            await following.enter_async_context(background(watch.keep_fresh()))
             spare_what_stays()
             readiness.catalog_loaded = True
             log.info("ready", address=address(settings, port=port, tls=certificate is not None))

@@ -95,6 +95,14 @@ def locate(model: str) -> ModelSource:
     return source
 
 
+def other_model_serves(serving: str, *, own: str, source: str) -> EmbedderUnavailable:
+    """Why the model `own`, that of the settings, gives no vectors: the catalog has those of another one."""
+    return EmbedderUnavailable(
+        f"The catalog has vectors of the embedding model {serving}, and FORMULARY_EMBEDDING_MODEL names {own}; change "
+        f"the catalog with `formulary reembed --to {source}`, or name the model of the catalog in the setting."
+    )
+
+
 def encodable(text: str) -> str:
     """The text as tokenizers and JSON take it: a surrogate pair becomes its character, a lone surrogate U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -43,7 +43,7 @@ from formulary_catalog.store.knowledge.reader import (
     FoundDocument,
     StoredDocument,
 )
-from formulary_catalog.store.search.distances import VectorsByModel
+from formulary_catalog.store.search.distances import ModelVector
 
 DEFAULT_TOP_K = 5
 _MAX_SHOWN = 80
@@ -67,12 +67,12 @@ _IN_WORKFLOWS = "search for a workflow instead"
 
 
 class _Draft(NamedTuple):
-    """What others are compared with: its id if it is a document, the collection to look in, text and vectors."""
+    """What others are compared with: its id if it is a document, the collection to look in, text and vector."""
 
     doc_id: str
     collection: str
     text: str
-    vectors: VectorsByModel
+    vector: ModelVector | None
 
 
 class KnowledgeService:
@@ -214,7 +214,7 @@ class KnowledgeService:
         candidates = await self._documents.candidates(
             DocumentQuery(
                 words=[term.word for term in terms],
-                vectors=draft.vectors,
+                vector=draft.vector,
                 other_than=draft.doc_id.partition("#")[0],
             ),
             scope=replace(scope, collection=draft.collection),
@@ -233,7 +233,7 @@ class KnowledgeService:
         stored = await self._stored(doc_id, scope=scope)
         found = stored.found
         text = f"{stored.title}. {found.section_title}. {found.text[:_DRAFT_WORDS]}"
-        return _Draft(found.doc_id, found.collection, text, stored.vectors)
+        return _Draft(found.doc_id, found.collection, text, stored.vector)
 
     async def _stored(self, doc_id: str, *, scope: DocumentScope) -> StoredDocument:
         stored = await self._documents.document(doc_id.strip(), scope=scope)

@@ -8,12 +8,11 @@ import structlog
 from formulary_catalog.errors import EmbedderUnavailable, Unavailable
 from formulary_catalog.loading.reembedding import Reembedding
 from formulary_catalog.loading.vectors import unembedded
-from formulary_catalog.runtime.model_registry import LOOK_SECONDS
+from formulary_catalog.runtime.model_watch import LOOK_SECONDS
 from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.store.database.connection import Database
-from formulary_catalog.store.embedding_models import ModelStore
 from formulary_catalog.store.knowledge.incidents import IncidentDocuments
-from formulary_catalog.store.workflows.reembedding import PreparationEnded, ReembeddingStore
+from formulary_catalog.store.workflows.reembedding import ReembeddingStore
 
 _MOST_SECONDS_BETWEEN = 60.0
 _UNREADABLE = "This release cannot read some manifests that an earlier one took; `formulary validate` says why."
@@ -28,7 +27,7 @@ class Filling:
 
     def __init__(self, vectors: QueryVectors, *, writing: Database) -> None:
         self._vectors = vectors
-        self._models = ModelStore(writing)
+        self._writing = writing
         self._store = ReembeddingStore(writing)
         self._incidents = IncidentDocuments(writing)
         self._documents_left = 0
@@ -58,13 +57,9 @@ class Filling:
             model_id = embedder.model_id
             if not await self._store.unranked(model_id) and not await self._store.documents.unranked(model_id):
                 return ""
-            reason = await self._complete(
-                Reembedding(models=self._models, store=self._store, embedder=embedder, source="")
-            )
+            reason = await self._complete(Reembedding(self._writing, embedder=embedder))
             missing = await self._store.unranked(model_id)
             self._documents_left = await self._store.documents.unranked(model_id)
-        except PreparationEnded:  # another model serves now, and its embedder comes with the next look at the models
-            return ""
         except Unavailable:  # the database, which is reported elsewhere, or another process is at it
             return self.problem
         return unembedded(missing, because=reason) if missing and reason else ""

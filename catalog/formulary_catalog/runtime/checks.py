@@ -18,7 +18,7 @@ from formulary_catalog.store.audit.publishing import place_of
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.database.migrate import HEAD, describe, works_with
 from formulary_catalog.store.embedded.server import default_data_dir
-from formulary_catalog.store.health import DatabaseHealth, Preparing, RefusedSweep, health
+from formulary_catalog.store.health import DatabaseHealth, RefusedSweep, health
 
 _MIN_PYTHON = (3, 11)
 _MIN_PGVECTOR = (0, 8)
@@ -102,11 +102,9 @@ def _database(state: DatabaseHealth, *, model_id: str) -> Iterator[Check]:
     if model_id and state.serving not in ("", model_id):
         yield Check(
             name="model in use",
-            detail=f"{state.serving}, not that of the settings",
+            detail=f"{state.serving}, not that of the settings: searches rank by words alone",
             way_out="change the catalog with `formulary reembed`, or the setting FORMULARY_EMBEDDING_MODEL",
         )
-    if state.preparing is not None:
-        yield _preparing(state.preparing)
     yield from map(_refused_sweep, state.refused_sweeps)
 
 
@@ -170,16 +168,6 @@ def _vectors(state: DatabaseHealth, *, model_id: str) -> Check:
         way_out="the operator embeds them at its next resync, `formulary up` when it loads the manifests again"
         if missing
         else "",
-    )
-
-
-def _preparing(preparing: Preparing) -> Check:
-    return Check(
-        name="re-embedding",
-        detail=f"{preparing.model_id}: {preparing.done} of {preparing.total} workflows",
-        way_out=""
-        if preparing.at_work
-        else "nobody works on it: `formulary reembed` goes on with it, `formulary reembed --cancel` gives it up",
     )
 
 

@@ -37,7 +37,7 @@ def load_model(source: str, *, settings: Settings, patience_seconds: float = 0) 
         source,
         backend=settings.embedding_backend,
         cache_dir=settings.model_cache_dir,
-        # An endpoint that is named elsewhere, by the catalog, is none that the key was given for.
+        # An endpoint that is named elsewhere is none that the key was given for.
         api_key=settings.embedding_api_key if source == settings.embedding_model else "",
         query_seconds=settings.embedding_timeout_ms / 1000,
         patience_seconds=patience_seconds,

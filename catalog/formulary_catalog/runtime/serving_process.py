@@ -8,7 +8,7 @@ from formulary_catalog.metrics import Metrics
 from formulary_catalog.runtime.background import background
 from formulary_catalog.runtime.databases import report_sessions
 from formulary_catalog.runtime.model_loading import Loaded, start_loading
-from formulary_catalog.runtime.model_registry import Embedders
+from formulary_catalog.runtime.model_watch import ModelWatch
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import DEADLINE
@@ -37,16 +37,16 @@ class PendingCatalog:
         await require_plain_login(self.parts.database)
         await report_sessions(self.parts.database, settings=self.settings)
 
-    def embedders(self) -> Embedders:
-        """The embedders of the catalog's models, not loaded yet.
+    def model_watch(self) -> ModelWatch:
+        """What gives searches their embedder, whose model is not loaded yet.
 
         After the database is there: a process that ends while its model is being loaded may crash.
         """
-        return _embedders(self.parts, settings=self.settings, own=start_loading(self.settings))
+        return _model_watch(self.parts, settings=self.settings, own=start_loading(self.settings))
 
 
-def _embedders(parts: CatalogParts, *, settings: Settings, own: Awaitable[Loaded]) -> Embedders:
-    return Embedders(parts.vectors, models=ModelStore(parts.database), settings=settings, own=own)
+def _model_watch(parts: CatalogParts, *, settings: Settings, own: Awaitable[Loaded]) -> ModelWatch:
+    return ModelWatch(parts.vectors, models=ModelStore(parts.database), settings=settings, own=own)
 
 
 @asynccontextmanager
@@ -84,7 +84,7 @@ async def open_catalog(
         if own is None:
             yield parts
             return
-        embedders = _embedders(parts, settings=settings, own=own)
-        await embedders.refresh()
-        async with background(embedders.keep_fresh()):
+        watch = _model_watch(parts, settings=settings, own=own)
+        await watch.refresh()
+        async with background(watch.keep_fresh()):
             yield parts

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -11,10 +12,10 @@ import structlog
 from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.endpoint import is_remote
-from formulary_catalog.embedding.finding import source_to_keep
-from formulary_catalog.errors import EmbedderUnavailable, FormularyError
+from formulary_catalog.errors import EmbedderUnavailable, FormularyError, Unavailable
 from formulary_catalog.loading.files import find_manifests, find_runbooks, starter_catalog
 from formulary_catalog.loading.loader import Loader
+from formulary_catalog.loading.reembedding import reembed
 from formulary_catalog.loading.report import LoadReport
 from formulary_catalog.loading.runbooks import RunbookLoader
 from formulary_catalog.metrics import Metrics
@@ -23,7 +24,7 @@ from formulary_catalog.runtime.backfill import Filling
 from formulary_catalog.runtime.background import background
 from formulary_catalog.runtime.display import Display
 from formulary_catalog.runtime.model_loading import Loaded, start_loading
-from formulary_catalog.runtime.model_registry import LOOK_SECONDS, Embedders, change_model
+from formulary_catalog.runtime.model_watch import LOOK_SECONDS, RETRY_SECONDS, ModelWatch
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.audit.checkpoints import CheckpointStore, keep_checkpointing
@@ -63,31 +64,31 @@ class Standalone:
     async def load(self, *, display: Display) -> LoadReport:
         """Wait for the model and load the manifests for the first time.
 
-        The catalog stays with the model that it has, and changes to that of the settings later, in the background.
+        A catalog of our own is changed to the model of the settings before.
 
         Raises:
             StartupError, Unavailable: something needed is not to be had.
         """
-        own = await self.model
-        if not isinstance(own, EmbedderUnavailable):
-            await ModelStore(self.writing).adopt(own.model_id, source=self._source)
-        vectors, models = self.parts.vectors, ModelStore(self.parts.database)
-        embedders = Embedders(vectors, models=models, settings=self.settings, own=self.model)
-        await embedders.refresh()
-        if embedders.problem is not None:
-            display.problem(f"searches rank by words alone (mode lexical): {embedders.problem}")
+        vectors, settings = self.parts.vectors, self.settings
+        watch = ModelWatch(
+            vectors,
+            models=ModelStore(self.parts.database),
+            settings=settings,
+            own=self.model,
+            claim=partial(self._claim, display=display),
+            retry_seconds=LOOK_SECONDS if is_remote(settings.embedding_model) else RETRY_SECONDS,
+        )
+        await watch.refresh()
+        if watch.problem is not None:
+            display.problem(f"searches rank by words alone (mode lexical): {watch.problem}")
         report = await self.loader.load(embedder=vectors.embedder, progress=display.progress)
         display.report(report)
         for rejection in (await self.runbooks.load()).rejections:
             display.problem(f"rejected: {rejection.message}")
         self.parts.metrics.set_contexts(report.contexts)
-        await self.background_work.enter_async_context(background(embedders.keep_fresh()))
+        await self.background_work.enter_async_context(background(watch.keep_fresh()))
         self.filling.problem = report.unembedded
         await self.background_work.enter_async_context(background(self.filling.keep_filling()))
-        if not isinstance(own, EmbedderUnavailable):
-            await self._change_to(own, display=display)
-        elif is_remote(self.settings.embedding_model):
-            await self.background_work.enter_async_context(background(self._use_late_model(embedders)))
         return report
 
     async def summary(self) -> tuple[int, str]:
@@ -99,43 +100,20 @@ class Standalone:
         served = (await self.parts.workflows.counts()).get("Active", 0)
         return served, SearchMode.HYBRID if self.parts.vectors.embedder is not None else SearchMode.LEXICAL
 
-    @property
-    def _source(self) -> str:
-        return source_to_keep(self.settings.embedding_model)
+    async def _claim(self, embedder: Embedder, *, display: Display) -> None:
+        """Make this the model of the catalog, which is changed only if it is ours and nobody else's.
 
-    async def _use_late_model(self, embedders: Embedders) -> None:
-        """Use the endpoint of the settings when it answers at last."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            own = await start_loading(self.settings)
-            if isinstance(own, EmbedderUnavailable):
-                continue
-            embedders.use_own(own)
-            try:
-                await ModelStore(self.writing).adopt(own.model_id, source=self._source)
-                await embedders.refresh()
-            except FormularyError as error:
-                _log.warning("model_waits", reason=str(error))
-                continue
-            _log.info("model_loaded", model=own.model_id)
-            if not self.settings.database_url:
-                await change_model(self.writer_dsn, embedder=own, source=self._source)
-            return
-
-    async def _change_to(self, own: Embedder, *, display: Display) -> None:
-        """Have the catalog changed to the model of the settings, if it is ours to change."""
-        serving = self.parts.vectors.models.serving
-        if serving is None or serving.model_id == own.model_id:
-            return
-        if self.settings.database_url:
-            display.problem(
-                f"the catalog is served with {serving.model_id}, not with {own.model_id} of the settings; "
-                "`formulary reembed` changes that"
-            )
-            return
-        display.step(f"changing from {serving.model_id} to {own.model_id}; /readyz shows the progress")
-        change = change_model(self.writer_dsn, embedder=own, source=self._source)
-        await self.background_work.enter_async_context(background(change))
+        Raises:
+            EmbedderUnavailable: it cannot be changed now.
+        """
+        try:
+            serving = await ModelStore(self.writing).adopt(embedder.model_id)
+            if serving == embedder.model_id or self.settings.database_url:
+                return
+            await reembed(self.writer_dsn, embedder=embedder, progress=display.progress)
+        except Unavailable as error:
+            raise EmbedderUnavailable(f"The catalog cannot be changed to {embedder.model_id} yet: {error}") from error
+        display.step(f"changed from the embedding model {serving} to {embedder.model_id}")
 
 
 @asynccontextmanager

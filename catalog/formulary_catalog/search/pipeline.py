@@ -35,7 +35,7 @@ from formulary_catalog.search.phases import Phases, measured
 from formulary_catalog.search.planning import SearchPlan, applied_constraints, plan_search
 from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.search.visibility import Visibility
-from formulary_catalog.store.search.distances import VectorsByModel
+from formulary_catalog.store.search.distances import ModelVector
 from formulary_catalog.store.search.page import PageReader, PageRow
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader, Candidates
 from formulary_catalog.store.workflows.names import Declared
@@ -176,8 +176,8 @@ class Searcher:
         Raises:
             Unavailable: the database does not answer.
         """
-        vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)
-        question = replace(_question(plan, vectors=vectors), only=version_id)
+        vector = await self._vectors.of(plan.parsed.text, given=request.embedding)
+        question = replace(_question(plan, vector=vector), only=version_id)
         found = await self._candidates.read(question, namespaces=namespaces)
         return next(iter(found.evidence), None)
 
@@ -191,10 +191,9 @@ class Searcher:
     ) -> tuple[Ranked, list[Hit]]:
         """The candidates in order, and the first with their workflows; again if the catalog changed in between."""
         with phases.of("embed"):
-            vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)
-        question = _question(plan, vectors=vectors)
-        serving = self._vectors.embedder.model_id if self._vectors.embedder is not None else ""
-        nearest = nearest_known(vectors.get(serving), model_id=serving)
+            vector = await self._vectors.of(plan.parsed.text, given=request.embedding)
+        question = _question(plan, vector=vector)
+        nearest = nearest_known(vector.values, model_id=vector.model_id) if vector else None
         for _ in range(_READS):
             with phases.of("sql"):
                 candidates = await self._candidates.read(question, namespaces=namespaces)
@@ -214,7 +213,7 @@ class Searcher:
             ranked = replace(
                 ranked,
                 inferred=as_declared(ranked.inferred, declared=declared),
-                models=sorted(vectors),
+                models=[vector.model_id] if vector else [],
                 unreadable=len(ranked.first) - len(workflows),
             )
             asked = plan.parsed.text if plan.parsed.pasted else request.query
@@ -236,14 +235,14 @@ class Searcher:
                 yield scored, parsed, row
 
 
-def _question(plan: SearchPlan, *, vectors: VectorsByModel) -> CandidateQuery:
+def _question(plan: SearchPlan, *, vector: ModelVector | None) -> CandidateQuery:
     return CandidateQuery(
         constraints=plan.constraints,
         imposed=plan.imposed,
         narrowing=plan.narrowing,
         words=_words(plan),
         rare=rare_words(plan.terms),
-        vectors=vectors,
+        vector=vector,
         signal=plan.parsed.ranking_signal,
         severity=plan.parsed.severity,
         asked=plan.asked,

@@ -5,9 +5,7 @@ rank, and the answer says so: a failed model must not stop remediation.
 """
 
 import asyncio
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TypeAlias
 
 import numpy as np
@@ -18,12 +16,11 @@ from cachetools import LRUCache
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.store.embedding_models import Models
-from formulary_catalog.store.search.distances import VectorsByModel
+from formulary_catalog.store.search.distances import ModelVector
 
 _Vector: TypeAlias = npt.NDArray[np.float32]
 _REMEMBERED = 4096
-"""Queries by each model."""
+"""Queries."""
 _log = structlog.get_logger(__name__)
 
 
@@ -33,49 +30,28 @@ class QueryVectors:
     Other work in threads, such as embedding a whole catalog, would hold up searches for as long as it takes. A query
     that is remembered costs no thread, and one that many ask at once is embedded once.
 
-    `embedder` is of the model that serves. While another model is being prepared, queries are embedded by that one as
-    well: from one moment to the next it is the one that searches need. `runtime/model_registry` sets both.
+    `runtime/model_watch` says which embedder, and that there is none while the catalog has vectors of another model.
     """
 
     def __init__(self, *, metrics: Metrics, at_once: int) -> None:
         self._metrics = metrics
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="query")
         self.embedder: Embedder | None = None
-        self.preparing: Embedder | None = None
-        self._remembered: dict[Embedder, LRUCache[str, asyncio.Future[_Vector]]] = {}
-        """By embedder, the last queries: embedded, or on their way."""
-        self._probed: set[Embedder] = set()
-        """Those that are being asked whether they work again."""
-        self._problems: dict[str, str] = {}
-        """By the id of the model, why its last query failed; only of those whose last query did."""
+        self._remembered: LRUCache[str, asyncio.Future[_Vector]] = LRUCache(_REMEMBERED)
+        """The last queries: embedded, or on their way."""
+        self._is_probed = False
+        """Whether the embedder is being asked if it works again."""
+        self._failure = ""
+        """Why the embedder failed when it was asked last; empty if it did not."""
         self._no_embedder = ""
-        self.preparing_problem = ""
-        """Why there is no embedder of a model that is being prepared; empty if there is one, or nothing prepared."""
-        self.models = Models()
-        """The embedding models of the catalog, as known last."""
 
-    def use(
-        self,
-        embedder: Embedder | None,
-        *,
-        preparing: Embedder | None = None,
-        problem: str = "",
-        preparing_problem: str = "",
-    ) -> None:
-        """Start or stop embedding. The problems say why there is no embedder."""
-        self._no_embedder, self.preparing_problem = problem, preparing_problem
+    def use(self, embedder: Embedder | None, *, problem: str = "") -> None:
+        """Start or stop embedding; `problem` says why there is no embedder."""
+        self._no_embedder = problem
         if embedder is not self.embedder:
-            self._problems.clear()
-        self.embedder, self.preparing = embedder, preparing
-        used = [each for each in (embedder, preparing) if each is not None]
-        self._remembered = {each: self._remembered.get(each, LRUCache(_REMEMBERED)) for each in used}
+            self.embedder, self._failure, self._is_probed = embedder, "", False
+            self._remembered = LRUCache(_REMEMBERED)
         self._metrics.set_embedder_up(self.works)
-
-    def set_models(self, models: Models) -> None:
-        """Take note of the embedding models of the catalog."""
-        self.models = models
-        preparing = models.preparing
-        self._metrics.set_reembedding((preparing.done, preparing.total) if preparing is not None else None)
 
     @property
     def works(self) -> bool:
@@ -87,36 +63,37 @@ class QueryVectors:
         """Why searches rank by words alone; empty where they do not, or where nothing else was asked for."""
         return self._failure or self._no_embedder
 
-    @property
-    def _failure(self) -> str:
-        """Why the model that serves failed when it was asked last; empty if it did not."""
-        return self._problems.get(self.embedder.model_id, "") if self.embedder is not None else ""
-
-    async def of(self, text: str, *, given: tuple[float, ...] | None = None) -> VectorsByModel:
-        """The vectors of a text, or the `given` one; empty where there can be none.
-
-        All models are asked at the same time: one that does not answer costs its timeout once.
-        """
+    async def of(self, text: str, *, given: tuple[float, ...] | None = None) -> ModelVector | None:
+        """The vector of a text, or the `given` one; None where there can be none."""
+        embedder = self.embedder
+        if embedder is None:
+            return None
         if given is not None:
-            return {self.embedder.model_id: _unit(given)} if self.embedder is not None else {}
-        return await _known({each.model_id: self._asked(text, embedder=each) for each in [*self._remembered]})
+            return ModelVector(embedder.model_id, _unit(given))
+        asked = self._asked(text, embedder=embedder)
+        try:
+            # Who gives up does so alone: others may wait for the same vector.
+            vector = asked.result() if asked.done() else await asyncio.shield(asked)
+        except EmbedderUnavailable:
+            return None
+        return ModelVector(embedder.model_id, vector)
 
     def close(self) -> None:
         """Embed nothing any more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _asked(self, text: str, *, embedder: Embedder) -> "asyncio.Future[_Vector]":
-        remembered = self._remembered[embedder]
+        remembered = self._remembered
         known = remembered.get(text)
         self._metrics.count_cache_lookup("query_vectors", hit=known is not None, entries=len(remembered))
         if known is None:
             asked = remembered[text] = self._ask(text, embedder=embedder)
             asked.add_done_callback(lambda asked: remembered.pop(text, None) if _failed(asked) else None)
             return asked
-        if known.done() and embedder.model_id in self._problems and embedder not in self._probed:
+        if known.done() and self._failure and not self._is_probed:
             # Nobody waits for it, so there is but one: it finds out whether the model works again.
-            self._probed.add(embedder)
-            self._ask(text, embedder=embedder).add_done_callback(lambda _: self._probed.discard(embedder))
+            self._is_probed = True
+            self._ask(text, embedder=embedder).add_done_callback(lambda _: self._probe_ended(embedder))
         return known
 
     def _ask(self, text: str, *, embedder: Embedder) -> "asyncio.Future[_Vector]":
@@ -129,27 +106,19 @@ class QueryVectors:
         asked.add_done_callback(ended)
         return asked
 
+    def _probe_ended(self, embedder: Embedder) -> None:
+        if embedder is self.embedder:
+            self._is_probed = False
+
     def _note(self, problem: str, *, embedder: Embedder) -> None:
-        if problem == self._problems.get(embedder.model_id, ""):
+        if embedder is not self.embedder or problem == self._failure:
             return
+        self._failure = problem
         if problem:
-            self._problems[embedder.model_id] = problem
             _log.warning("embedder_failed", model=embedder.model_id, reason=problem)
         else:
-            del self._problems[embedder.model_id]
             _log.info("embedder_works_again", model=embedder.model_id)
-        if embedder is self.embedder:
-            self._metrics.set_embedder_up(not problem)
-
-
-async def _known(asked: Mapping[str, "asyncio.Future[_Vector]"]) -> VectorsByModel:
-    """The vectors of a text by the models that have given one."""
-    vectors = {}
-    for model_id, each in asked.items():
-        with suppress(EmbedderUnavailable):
-            # Who gives up does so alone: others may wait for the same vector.
-            vectors[model_id] = each.result() if each.done() else await asyncio.shield(each)
-    return vectors
+        self._metrics.set_embedder_up(not problem)
 
 
 def _failed(asked: "asyncio.Future[_Vector]") -> bool:

@@ -1,7 +1,6 @@
 """The state of a database as `formulary doctor` shows it: versions, protection, contents."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import asyncpg
 
@@ -11,7 +10,6 @@ from formulary_catalog.store.database.connection import Role
 from formulary_catalog.store.database.login import held_privileges
 from formulary_catalog.store.database.migrate import connection_failure, schema_revision, works_with
 from formulary_catalog.store.runs.halts import COLUMNS as HALT_COLUMNS
-from formulary_catalog.store.workflows.reembedding import reembedding_runs
 
 _PROTECTED = (
     "tenant",
@@ -24,16 +22,6 @@ _PROTECTED = (
     "trace_head",
 )
 _CONNECT_TIMEOUT = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preparing:
-    """A model that is being prepared: `done` of `total` workflows have a vector of it, and a process is `at_work`."""
-
-    model_id: str
-    done: int
-    total: int
-    at_work: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +52,6 @@ class DatabaseHealth:
     contexts: int = 0
     vectors: dict[str, int]
     serving: str = ""
-    preparing: Preparing | None = None
     refused_sweeps: tuple[RefusedSweep, ...] = ()
     halts: tuple[Halt, ...] = ()
 
@@ -97,7 +84,8 @@ async def health(dsn: str) -> DatabaseHealth:
             ),
             contexts=await connection.fetchval("select count(*) from formulary.request_context"),
             vectors=await _vectors(connection),
-            **(await _models(connection) | await _sweeps(connection) if works_with(revision) else {}),
+            serving=await _serving(connection) if works_with(revision) else "",
+            refused_sweeps=await _sweeps(connection) if works_with(revision) else (),
             halts=await _halts(connection) if works_with(revision) else (),
         )
     finally:
@@ -132,29 +120,17 @@ async def _halts(connection: asyncpg.Connection) -> tuple[Halt, ...]:
     return tuple(Halt(**row) for row in rows)
 
 
-async def _models(connection: asyncpg.Connection) -> dict[str, Any]:
-    """The fields of `DatabaseHealth` about models."""
-    rows = await connection.fetch("select state, model_id, done, total from formulary.embedding_model")
-    by_state = {row["state"]: row for row in rows}
-    serving, preparing = by_state.get("serving"), by_state.get("preparing")
-    return {
-        "serving": serving["model_id"] if serving is not None else "",
-        "preparing": Preparing(
-            model_id=preparing["model_id"],
-            done=preparing["done"],
-            total=preparing["total"],
-            at_work=await reembedding_runs(connection),
-        )
-        if preparing is not None
-        else None,
-    }
+async def _serving(connection: asyncpg.Connection) -> str:
+    return str(
+        await connection.fetchval("select model_id from formulary.embedding_model where state = 'serving'") or ""
+    )
 
 
-async def _sweeps(connection: asyncpg.Connection) -> dict[str, Any]:
+async def _sweeps(connection: asyncpg.Connection) -> tuple[RefusedSweep, ...]:
     rows = await connection.fetch(
         """
         select id, jsonb_array_length(missing) as missing, served from formulary.sweep_refusal
         where allowed_at is null order by operator
         """
     )
-    return {"refused_sweeps": tuple(RefusedSweep(**row) for row in rows)}
+    return tuple(RefusedSweep(**row) for row in rows)

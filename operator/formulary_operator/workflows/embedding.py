@@ -16,10 +16,9 @@ import structlog
 
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.embedding.endpoint import is_remote
-from formulary_catalog.embedding.finding import find_embedder, source_to_keep
-from formulary_catalog.embedding.model import locate
+from formulary_catalog.embedding.model import locate, other_model_serves
 from formulary_catalog.errors import EmbedderUnavailable, TextsRefused
-from formulary_catalog.store.embedding_models import EmbeddingModel, ModelStore
+from formulary_catalog.store.embedding_models import ModelStore
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
 
@@ -47,8 +46,8 @@ class Embedding:
         self._models = models
         self._metrics = metrics
         self._idle_seconds = idle_seconds
-        self._serving: EmbeddingModel | None = None
         self._model_id = ""
+        self._mismatch: EmbedderUnavailable | None = None
         self._embedder: Embedder | None = None
         self._problem: EmbedderUnavailable | None = None
         self._failed_at = float("-inf")
@@ -60,7 +59,7 @@ class Embedding:
     async def model_id(self) -> str:
         """The model that vectors are to be of; empty while there can be none, which is tried again every minute.
 
-        It is the one that the catalog is served with, at first that of the settings.
+        It is that of the settings, as long as the catalog is served with it or has none yet.
 
         Raises:
             Unavailable: the database does not answer.
@@ -68,21 +67,15 @@ class Embedding:
         if not self._model_id and self._is_tried():
             return ""
         async with self._loading:
-            await self._follow()
-            if self._model_id or not self._may_try():
-                return self._model_id
-            if self._problem is not None:
-                await self._load()  # that the model can be named is not enough after it could not be loaded
-            elif self._serving is not None:
-                self._model_id = self._serving.model_id
-            else:
-                await self._adopt_own()
-            return self._model_id
+            if not self._model_id and self._may_try():
+                await self._identify()
+            own = self._model_id
+            return own if own and await self._serves(own) else ""
 
     @property
     def problem(self) -> EmbedderUnavailable | None:
-        """Why the last attempt to load or to embed failed; None after a success."""
-        return self._problem
+        """Why there are no vectors now; None after a success."""
+        return self._mismatch or self._problem
 
     async def vector(self, text: str, *, model_id: str) -> npt.NDArray[np.float32] | None:
         """The vector of a text, float32 of shape (384,); None while there is no embedder of this model or it fails.
@@ -114,28 +107,24 @@ class Embedding:
         vector: npt.NDArray[np.float32] = vectors[0]
         return vector
 
-    async def _follow(self) -> None:
-        """Go over to another model if the catalog has."""
-        serving = (await self._models.models()).serving
-        if serving is None or (self._serving is not None and self._serving.model_id == serving.model_id):
-            return
-        if self._serving is not None:
-            _log.info("model_changed", model=serving.model_id, before=self._serving.model_id)
-        self._serving = serving
-        if self._embedder is not None and self._embedder.model_id != serving.model_id:
-            self._give_back()
-        self._model_id, self._problem, self._failed_at = "", None, float("-inf")
-        self._left_alone_until = 0.0
-
-    async def _adopt_own(self) -> None:
-        """Have the catalog served with the model of the settings, as it has none yet."""
+    async def _identify(self) -> None:
         source = self._settings.embedding_model
-        if is_remote(source):
-            await self._load()
+        if is_remote(source) or self._problem is not None:
+            await self._load()  # that the model can be named is not enough after it could not be loaded
         else:
             self._model_id = await self._try(lambda: locate(source).id) or ""
-        if self._model_id:
-            await self._models.adopt(self._model_id, source=source_to_keep(source))
+
+    async def _serves(self, own: str) -> bool:
+        """Whether the catalog is served with this model, which becomes its first if it has none."""
+        serving = await self._models.adopt(own)
+        if serving == own:
+            self._mismatch = None
+            return True
+        mismatch = other_model_serves(serving, own=own, source=self._settings.embedding_model)
+        if str(mismatch) != str(self._mismatch):
+            _log.warning("embedder_unavailable", reason=str(mismatch))
+        self._mismatch = mismatch
+        return False
 
     def _is_tried(self) -> bool:
         """Whether somebody finds out just now if a model that did not load does; nobody else has to wait for that."""
@@ -160,26 +149,16 @@ class Embedding:
             self._give_back_later()
 
     def _new_embedder(self) -> Embedder:
-        source, serving = self._settings.embedding_model, self._serving
-        embedder = (
-            self._load_from(source)
-            if serving is None
-            else find_embedder(serving.model_id, sources=(source, serving.source), load=self._load_from)
-        )
-        _return_freed_memory()
-        return embedder
-
-    def _load_from(self, source: str) -> Embedder:
-        # An endpoint that is named elsewhere, by the catalog, is none that the key was given for.
-        api_key = self._settings.embedding_api_key if source == self._settings.embedding_model else ""
-        return load_embedder(
-            source,
+        embedder = load_embedder(
+            self._settings.embedding_model,
             backend=self._settings.embedding_backend,
             runs=1,  # objects are embedded one after another
             cache_dir=self._settings.model_cache_dir,
-            api_key=api_key,
+            api_key=self._settings.embedding_api_key,
             patience_seconds=0,
         )
+        _return_freed_memory()
+        return embedder
 
     async def _try(self, work: Callable[[], _T]) -> _T | None:
         try:

@@ -45,7 +45,7 @@ _PROGRAMS = ("select", "insert", "update", "delete", "with entered")
 
 @pytest.fixture(scope="module")
 def embedder() -> Embedder:
-    """The model of the release before, which is served until somebody changes over."""
+    """The model of the release before, whose vectors the catalog has until somebody changes it."""
     return load_embedder("all-MiniLM-L6-v2")
 
 

@@ -11,7 +11,7 @@ from support.reembedding import A
 @pytest.fixture
 async def models(writing: Database) -> ModelStore:
     store = ModelStore(writing)
-    await store.adopt(A, source="/models/a")
+    await store.adopt(A)
     return store
 
 

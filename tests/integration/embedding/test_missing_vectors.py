@@ -7,7 +7,7 @@ import pytest
 from formulary_catalog.errors import EmbedderUnavailable, TextsRefused
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.embedding_models import ModelStore
-from formulary_catalog.store.workflows.reembedding import PreparationEnded, ReembeddingStore
+from formulary_catalog.store.workflows.reembedding import ReembeddingStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import fill
 from support.manifest import workflow
@@ -88,7 +88,7 @@ async def test_a_vector_that_was_stored_and_never_used_is_used_without_embedding
 ) -> None:
     (entry,) = await fill(workflows, [workflow("only")])
     vectors = {entry.text_hash: Formula(A).embed_query(entry.embedding_text)}
-    await store.save(A, vectors=vectors, text_hashes={}, done=1, total=1)
+    await store.save(A, vectors=vectors, text_hashes={})
     assert await store.unranked(A) == 1
     assert (await reembedding(writing, Formula(A)).complete()).embedded == 0
     assert await store.unranked(A) == 0
@@ -98,16 +98,15 @@ async def test_only_the_model_that_serves_is_completed(
     database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
 ) -> None:
     await fill(workflows, [workflow("only")], embedder=Formula(A))
-    with pytest.raises(PreparationEnded):
-        await reembedding(writing, Formula(B)).complete()
+    await reembedding(writing, Formula(B)).complete()
     assert await served_models(database) == {A}
-    assert (await models.models()).preparing is None
+    assert await models.serving() == A
 
 
 async def test_a_catalog_without_vectors_gets_its_first_ones_in_the_same_way(
     database: str, writing: Database, workflows: CatalogWriter
 ) -> None:
     await fill(workflows, many())
-    report = await reembedding(writing, Formula(A), notice=30).run()
+    report = await reembedding(writing, Formula(A)).run()
     assert (report.before, report.embedded) == ("", MANY)
     assert await served_models(database) == {A}

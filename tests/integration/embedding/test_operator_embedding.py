@@ -9,14 +9,13 @@ import pytest
 
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.local import LocalEmbedder
-from formulary_catalog.embedding.model import locate
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.embedding_models import ModelStore
-from formulary_catalog.store.workflows.reembedding import ReembeddingStore
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.workflows.embedding import Embedding
-from support.models import other_model
+from support.models import Formula
+from support.reembedding import reembedding
 from support.waiting import wait_until
 
 TEXT = "The container was OOMKilled."
@@ -94,40 +93,24 @@ async def test_the_model_of_the_settings_becomes_that_of_a_catalog_which_has_non
     models: ModelStore, embedder: Embedder
 ) -> None:
     assert await embedding(models).model_id() == embedder.model_id
-    serving = (await models.models()).serving
-    assert serving is not None
-    assert (serving.model_id, serving.source) == (embedder.model_id, "bundled")
+    assert await models.serving() == embedder.model_id
 
 
-async def test_the_model_that_serves_is_followed_whatever_the_settings_say(
-    models: ModelStore, writing: Database, embedder: Embedder, tmp_path: Path
+async def test_there_are_vectors_only_while_the_catalog_is_served_with_the_model_of_the_settings(
+    models: ModelStore, writing: Database, embedder: Embedder
 ) -> None:
-    directory = other_model(tmp_path / "other")
     busy = embedding(models)
     await vector(busy)
-    assert await busy.model_id() == embedder.model_id
+    await reembedding(writing, Formula("other@1")).run()
+    assert await busy.model_id() == ""
+    assert await vector(busy) is None
+    assert "`formulary reembed --to bundled`" in str(busy.problem)
 
-    change, other = ReembeddingStore(writing), locate(str(directory)).id
-    before = await busy.model_id()
-    await change.prepare(other, source=str(directory))
+    await reembedding(writing, embedder).run()
     assert await busy.model_id() == embedder.model_id
-    await change.switch(other)
-    assert await busy.model_id() == other
-    assert not holds_model(busy)
+    assert busy.problem is None
     assert await vector(busy) is not None
-    assert await busy.vector(TEXT, model_id=before) is None, "a vector of another model must not be taken for it"
-    assert await busy.model_id() == other
-
-
-async def test_a_directory_is_told_to_other_processes_by_its_whole_path(
-    models: ModelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = other_model(tmp_path / "other")
-    monkeypatch.chdir(tmp_path)
-    assert await embedding(models, model="other").model_id()
-    serving = (await models.models()).serving
-    assert serving is not None
-    assert serving.source == str(directory.resolve())
+    assert await busy.vector(TEXT, model_id="other@1") is None, "a vector of another model must not be taken for it"
 
 
 async def test_an_environment_that_no_connection_can_be_made_with_is_a_reason_like_others(
@@ -137,14 +120,3 @@ async def test_an_environment_that_no_connection_can_be_made_with_is_a_reason_li
     lost = embedding(models, model="tei+http://192.0.2.1")
     assert await vector(lost) is None
     assert "SSL_CERT_FILE" in str(lost.problem)
-
-
-async def test_a_model_that_serves_and_is_nowhere_to_be_found_gives_no_vectors_and_a_reason(
-    models: ModelStore, tmp_path: Path
-) -> None:
-    await models.adopt("elsewhere@000000000000", source=str(tmp_path))
-    lost = embedding(models)
-
-    assert await vector(lost) is None
-    assert await lost.model_id() == ""
-    assert "elsewhere@000000000000" in str(lost.problem)

@@ -1,7 +1,6 @@
-"""From one embedding model to another on a real database: what is served meanwhile, what happens when it ends early."""
+"""From one embedding model to another on a real database: what is served meanwhile, and after it ended early."""
 
 import asyncio
-from collections.abc import Sequence
 
 import asyncpg
 import numpy as np
@@ -14,7 +13,6 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.migrate import _upgrade, migrate
 from formulary_catalog.store.embedding_models import ModelStore
-from formulary_catalog.store.workflows.reembedding import PreparationEnded, ReembeddingStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import entry, fill
 from support.manifest import workflow
@@ -40,20 +38,9 @@ async def kept_models(dsn: str) -> set[str]:
         await connection.close()
 
 
-async def until_cancelled(store: ReembeddingStore, model_id: str) -> None:
-    """Cancel the preparation of a model once it has begun."""
-    for _ in range(6000):
-        if await store.cancel() == model_id:
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"{model_id} is not being prepared")
-
-
 async def test_the_first_model_that_a_catalog_gets_serves_and_stays(models: ModelStore) -> None:
-    assert (await models.adopt(B, source="/models/b")).serving == (await models.models()).serving
-    serving = (await models.models()).serving
-    assert serving is not None
-    assert (serving.model_id, serving.source) == (A, "/models/a")
+    assert await models.adopt(B) == A
+    assert await models.serving() == A
 
 
 async def test_old_vectors_are_served_until_all_new_ones_are_there_and_then_only_new_ones(
@@ -65,9 +52,7 @@ async def test_old_vectors_are_served_until_all_new_ones_are_there_and_then_only
     running = asyncio.create_task(reembedding(writing, new).run())
     await held.until_reached()
 
-    preparing = (await models.models()).preparing
-    assert preparing is not None
-    assert (preparing.model_id, preparing.done, preparing.total) == (B, 124, MANY)
+    assert await models.serving() == A
     assert await served_models(database) == {A}
 
     held.go_on.set()
@@ -78,10 +63,9 @@ async def test_old_vectors_are_served_until_all_new_ones_are_there_and_then_only
         model_id, vector = served[each.name]
         assert model_id == B
         assert np.array_equal(vector, new.embed_query(each.embedding_text))
-    now = await models.models()
-    assert now.serving is not None
-    assert now.previous is not None
-    assert (now.serving.model_id, now.preparing, now.previous.model_id) == (B, None, A)
+    assert await models.serving() == B
+    assert report.purged == MANY
+    assert await kept_models(database) == {B}
 
 
 async def test_one_that_failed_midway_goes_on_where_it_stopped(
@@ -180,7 +164,7 @@ async def test_only_one_runs_at_a_time(writing: Database, workflows: CatalogWrit
     assert (await running).changed
 
 
-async def test_a_third_model_takes_the_place_of_one_whose_preparation_was_abandoned(
+async def test_a_model_that_was_given_up_midway_leaves_nothing_behind(
     database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
 ) -> None:
     await fill(workflows, many(), embedder=Formula(A))
@@ -188,79 +172,40 @@ async def test_a_third_model_takes_the_place_of_one_whose_preparation_was_abando
         await reembedding(writing, failing_after(100)).run()
     report = await reembedding(writing, Formula(C)).run()
     assert (report.before, await served_models(database)) == (A, {C})
-    assert await kept_models(database) == {A, C}
-    assert report.purged == 93
+    assert await kept_models(database) == {C}
+    assert report.purged == MANY + 93
 
 
-async def test_going_back_to_the_model_before_embeds_nothing(
+async def test_a_search_ranks_by_its_own_model_or_by_words_and_never_by_vectors_of_another(
     database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
 ) -> None:
     await fill(workflows, many(), embedder=Formula(A))
+    async with open_parts(database) as parts:
+        parts.vectors.use(Formula(A))
+        service = service_on(parts)
+        before = await top_hit(service)
+        running = asyncio.create_task(reembedding(writing, Formula(B)).run())
+        meanwhile = []
+        while not running.done():
+            meanwhile.append(await top_hit(service))
+        by_words = await top_hit(service)
+        parts.vectors.use(Formula(B))
+        after = await top_hit(service)
+    assert (await running).changed
+    assert (before[0], by_words, after[0]) == ("hybrid", ("lexical", None), "hybrid")
+    assert before != after
+    assert set(meanwhile) <= {before, by_words}
+
+
+async def test_rows_that_an_earlier_release_kept_of_a_change_do_not_stand_in_the_way(
+    database: str, writing: Database, workflows: CatalogWriter
+) -> None:
+    await fill(workflows, [workflow("only")])
+    await writing.execute("insert into embedding_model (model_id, state) values ('a@1', 'preparing')")
+    assert await ModelStore(writing).adopt(A) == A
+    await writing.execute("insert into embedding_model (model_id, state) values ('b@1', 'previous')")
     await reembedding(writing, Formula(B)).run()
-    await fill(workflows, [workflow("new")], embedder=Formula(B))
-    told: list[tuple[int, int]] = []
-
-    def tell(texts: Sequence[str]) -> None:
-        preparing = asyncio.run_coroutine_threadsafe(models.models(), loop).result(timeout=30).preparing
-        assert preparing is not None
-        told.append((preparing.done, preparing.total))
-
-    loop = asyncio.get_running_loop()
-    back = Formula(A, before=tell)
-    report = await reembedding(writing, back).run()
-    assert (report.embedded, report.before) == (1, B)
-    assert told[0] == (MANY, MANY + 1)
-    assert await served_models(database) == {A}
-    assert await kept_models(database) == {A, B}
-
-
-async def test_the_vectors_of_the_last_two_models_are_kept_and_no_others(
-    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
-) -> None:
-    await fill(workflows, many(), embedder=Formula(A))
-    for model_id in (B, C):
-        report = await reembedding(writing, Formula(model_id)).run()
-    assert report.purged == MANY
-    assert await kept_models(database) == {B, C}
-
-
-async def test_cancelled_it_ends_and_the_old_model_stays(
-    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore, store: ReembeddingStore
-) -> None:
-    await fill(workflows, many(), embedder=Formula(A))
-    held = Held(texts=64)
-    running = asyncio.create_task(reembedding(writing, Formula(B, before=held)).run())
-    await held.until_reached()
-    assert await store.cancel() == B
-    held.go_on.set()
-    with pytest.raises(PreparationEnded, match="b@1 was cancelled"):
-        await running
-    assert await served_models(database) == {A}
-    assert (await models.models()).preparing is None
-    assert await store.cancel() == ""
-
-
-async def test_going_back_that_is_cancelled_does_not_cost_the_vectors_of_the_model_before(
-    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore, store: ReembeddingStore
-) -> None:
-    await fill(workflows, [workflow("only")], embedder=Formula(A))
-    await reembedding(writing, Formula(B)).run()
-    await store.prepare(A, source="")
-    assert await store.cancel() == A
-    await reembedding(writing, Formula(B)).run()
-    assert await kept_models(database) == {A, B}
-    assert (await reembedding(writing, Formula(A)).run()).embedded == 0
-
-
-async def test_cancelled_while_it_gives_notice_it_ends_too(
-    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore, store: ReembeddingStore
-) -> None:
-    await fill(workflows, [workflow("only")], embedder=Formula(A))
-    running = asyncio.create_task(reembedding(writing, Formula(B), notice=300).run())
-    await until_cancelled(store, B)
-    with pytest.raises(PreparationEnded):
-        await running
-    assert await served_models(database) == {A}
+    assert await ModelStore(writing).serving() == B
 
 
 async def test_a_text_that_another_release_made_of_a_workflow_is_replaced_by_that_of_this_one(
@@ -272,25 +217,6 @@ async def test_a_text_that_another_release_made_of_a_workflow_is_replaced_by_tha
     await reembedding(writing, new).run()
     served = await served_vectors(database)
     assert np.array_equal(served["old"][1], new.embed_query(entry(workflow("old")).embedding_text))
-
-
-async def test_every_search_ranks_by_meaning_before_during_and_after_the_change(
-    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
-) -> None:
-    await fill(workflows, many(), embedder=Formula(A))
-    async with open_parts(database) as parts:
-        parts.vectors.use(Formula(A), preparing=Formula(B))
-        service = service_on(parts)
-        before = await top_hit(service)
-        running = asyncio.create_task(reembedding(writing, Formula(B)).run())
-        meanwhile = []
-        while not running.done():
-            meanwhile.append(await top_hit(service))
-        after = await top_hit(service)
-    assert (await running).changed
-    assert before[0] == after[0] == "hybrid"
-    assert before != after
-    assert set(meanwhile) <= {before, after}
 
 
 @pytest.mark.parametrize("owner", ["superuser", "plain"])

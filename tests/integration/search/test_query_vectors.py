@@ -68,15 +68,14 @@ def vectors() -> Iterator[QueryVectors]:
     created.close()
 
 
-async def test_texts_are_embedded_by_all_models_at_the_same_time(vectors: QueryVectors) -> None:
+async def test_texts_are_embedded_at_the_same_time(vectors: QueryVectors) -> None:
     texts = ("one", "two", "three")
-    meeting = Barrier(2 * len(texts))
-    vectors.use(Meeting("a@1", meeting=meeting), preparing=Meeting("b@1", meeting=meeting))
+    vectors.use(Meeting("a@1", meeting=Barrier(len(texts))))
     given = await asyncio.gather(*(vectors.of(text) for text in texts))
-    for text, by_model in zip(texts, given, strict=True):
-        assert by_model.keys() == {"a@1", "b@1"}
-        for model_id, vector in by_model.items():
-            assert np.array_equal(vector, Formula(model_id).embed_query(text))
+    for text, vector in zip(texts, given, strict=True):
+        assert vector is not None
+        assert vector.model_id == "a@1"
+        assert np.array_equal(vector.values, Formula("a@1").embed_query(text))
 
 
 async def test_a_query_is_embedded_while_other_work_keeps_the_usual_threads_busy(vectors: QueryVectors) -> None:
@@ -88,7 +87,7 @@ async def test_a_query_is_embedded_while_other_work_keeps_the_usual_threads_busy
     finally:
         over.set()
         await asyncio.gather(*busy)
-    assert given.keys() == {"a@1"}
+    assert given is not None
 
 
 async def test_a_query_is_embedded_once_however_many_ask_and_however_often(vectors: QueryVectors) -> None:
@@ -98,7 +97,8 @@ async def test_a_query_is_embedded_once_however_many_ask_and_however_often(vecto
     later = await vectors.of("text")
     await vectors.of("other")
     assert embedder.asked == ["text", "other"]
-    assert all(given["a@1"] is later["a@1"] for given in at_once)
+    assert later is not None
+    assert all(given is not None and given.values is later.values for given in at_once)
 
 
 async def test_what_was_embedded_is_known_while_the_model_fails_and_what_failed_is_asked_again(
@@ -109,10 +109,10 @@ async def test_what_was_embedded_is_known_while_the_model_fails_and_what_failed_
     known = await vectors.of("known")
     embedder.fails = True
     assert await vectors.of("known") == known
-    assert await vectors.of("new") == {}
+    assert await vectors.of("new") is None
     assert vectors.problem
     embedder.fails = False
-    assert (await vectors.of("new")).keys() == {"a@1"}
+    assert await vectors.of("new") is not None
     assert not vectors.problem
 
 
@@ -147,13 +147,11 @@ async def test_another_model_is_asked_for_its_own_vectors(vectors: QueryVectors)
     first, second = Counting("a@1"), Counting("a@1")
     vectors.use(first)
     await vectors.of("text")
-    vectors.use(first, preparing=second)
-    await vectors.of("text")
     vectors.use(second)
     await vectors.of("text")
     assert (first.asked, second.asked) == (["text"], ["text"])
     vectors.use(None)
-    assert await vectors.of("text") == {}
+    assert await vectors.of("text") is None
 
 
 async def test_who_gives_up_does_not_give_up_for_others(vectors: QueryVectors) -> None:
@@ -163,7 +161,7 @@ async def test_who_gives_up_does_not_give_up_for_others(vectors: QueryVectors) -
     await asyncio.sleep(0)
     impatient.cancel()
     await asyncio.to_thread(meeting.wait, 30)
-    assert (await patient).keys() == {"a@1"}
+    assert await patient is not None
     with pytest.raises(asyncio.CancelledError):
         await impatient
 
@@ -172,10 +170,11 @@ async def test_a_given_vector_is_taken_for_that_of_the_model_that_serves_and_not
     vectors: QueryVectors,
 ) -> None:
     embedder = Counting("a@1")
-    assert await vectors.of("text", given=(3.0, 4.0)) == {}
-    vectors.use(embedder, preparing=Counting("b@1"))
+    assert await vectors.of("text", given=(3.0, 4.0)) is None
+    vectors.use(embedder)
     given = await vectors.of("text", given=(3.0, 4.0))
-    assert {model_id: vector.tolist() for model_id, vector in given.items()} == {"a@1": pytest.approx([0.6, 0.8])}
+    assert given is not None
+    assert (given.model_id, given.values.tolist()) == ("a@1", pytest.approx([0.6, 0.8]))
     assert embedder.asked == []
 
 

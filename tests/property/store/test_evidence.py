@@ -20,6 +20,7 @@ from formulary_catalog.store.database.connection import Connection, Database, Ro
 from formulary_catalog.store.database.tenancy import enter
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.candidates import ALL, DECLARING, NEAREST
+from formulary_catalog.store.search.distances import ModelVector
 from formulary_catalog.store.search.lexemes import WEIGHTS
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader, Candidates
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -124,7 +125,7 @@ class Asking:
         question = CandidateQuery(
             constraints=constraints or Constraints(),
             words=words,
-            vectors={f"model{number}": _vector(1)},
+            vector=ModelVector(f"model{number}", _vector(1)),
             signal=signal,
             severity=severity,
         )

@@ -18,6 +18,7 @@ from formulary_catalog.embedding.model import VECTOR_DIMENSIONS
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.candidates import DECLARING, EXACT_UP_TO, NEAREST
+from formulary_catalog.store.search.distances import ModelVector
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader, Candidates
 from support.databases import migrated_database
 
@@ -75,7 +76,7 @@ class Catalog:
         self, tenant: Tenant, query: Vectors, *, signal: str = "", constraints: Constraints | None = None
     ) -> Candidates:
         question = CandidateQuery(
-            constraints=constraints or Constraints(), words=["memory"], vectors={MODEL: query}, signal=signal
+            constraints=constraints or Constraints(), words=["memory"], vector=ModelVector(MODEL, query), signal=signal
         )
         return await self.reader.read(question, namespaces=frozenset({tenant.namespace}))
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from formulary_catalog.governance.halts import Halts
     from formulary_catalog.server.calls.services import Services
     from formulary_catalog.store.database.connection import Database
-    from formulary_catalog.store.embedding_models import EmbeddingModel
 
 _DATABASE_SECONDS = 0.8
 _HALTED_SECONDS = 0.15
@@ -38,9 +37,6 @@ class ReadinessReport(BaseModel):
     catalog: str = Field(description="loaded or loading")
     model: str = Field(description="the embedding model in use, or unavailable")
     mode: str = Field(description="current ranking mode: hybrid or lexical; each answer has its own")
-    reembedding: str | None = Field(
-        default=None, description="the embedding model that is being prepared, and how far that is; absent without one"
-    )
     callers: str | None = Field(
         default=None,
         description="ok or unchecked: whether callers could be authenticated so far; absent without authentication",
@@ -144,7 +140,6 @@ class Readiness:
             catalog="loaded" if self.catalog_loaded else "loading",
             model=embedder.model_id if embedder is not None else "unavailable",
             mode=SearchMode.HYBRID if vectors.works else SearchMode.LEXICAL,
-            reembedding=_progress(vectors.models.preparing, problem=vectors.preparing_problem),
             callers=None if self.callers_checked is None else "ok" if self.callers_checked else "unchecked",
             halted="everywhere" if reachable and await _halted_everywhere(services.halts) else None,
             detail=self.database_problem or vectors.problem or unembedded or None,
@@ -166,13 +161,6 @@ class Readiness:
         if not self.catalog_loaded or self.callers_checked is False:
             return ReadinessState.STARTING
         return ReadinessState.READY if embedding else ReadinessState.DEGRADED
-
-
-def _progress(preparing: "EmbeddingModel | None", *, problem: str) -> str | None:
-    if preparing is None:
-        return None
-    progress = f"{preparing.model_id}: {preparing.done} of {preparing.total} workflows"
-    return f"{progress}; this server will rank by words alone: {problem}" if problem else progress
 
 
 async def _halted_everywhere(halts: "Halts") -> bool:

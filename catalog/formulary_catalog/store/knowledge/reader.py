@@ -16,7 +16,7 @@ from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import StatementArguments, enter
-from formulary_catalog.store.search.distances import Distances, VectorsByModel
+from formulary_catalog.store.search.distances import Distances, ModelVector
 from formulary_catalog.store.search.filters import label_conditions
 from formulary_catalog.store.search.lexemes import WEIGHTS, Stems
 
@@ -47,10 +47,10 @@ class DocumentScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentQuery:
-    """What to look for: words, and vectors by the model that made them. `other_than` is a source that is left out."""
+    """What to look for: words, and a vector if there is one. `other_than` is a source that is left out."""
 
     words: Sequence[str]
-    vectors: VectorsByModel = field(default_factory=dict, repr=False)
+    vector: ModelVector | None = field(default=None, repr=False)
     other_than: str = ""
 
 
@@ -87,11 +87,11 @@ class CollectionCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDocument:
-    """One document, with the title of its source and its vector by the model, if it has one."""
+    """One document, with the title of its source and its vector, if it has one."""
 
     found: FoundDocument
     title: str
-    vectors: VectorsByModel = field(repr=False)
+    vector: ModelVector | None = field(repr=False)
 
 
 class DocumentReader:
@@ -156,8 +156,8 @@ class DocumentReader:
             )
             if row is None:
                 return None
-            vectors = {row["model_id"]: row["emb"].to_numpy()} if row["emb"] is not None else {}
-            return StoredDocument(found=_found(row), title=row["title"], vectors=vectors)
+            vector = ModelVector(row["model_id"], row["emb"].to_numpy()) if row["emb"] is not None else None
+            return StoredDocument(found=_found(row), title=row["title"], vector=vector)
 
         return await self._database.read(read)
 
@@ -257,7 +257,7 @@ async def _pool(
     """How many documents are readable, whether cosines can decide, and the candidates."""
     arguments = StatementArguments()
     readable = _readable(scope, arguments)
-    distance = Distances(question.vectors, arguments).exact
+    distance = Distances(question.vector, arguments).exact
     others = f"split_part(doc_id, '#', 1) <> {arguments.add(question.other_than, 'text')}"
     words = arguments.add(query, "text")
     held = ", ".join(
@@ -284,7 +284,7 @@ async def _pool(
     )
     total, compared = rows[0]["total"], rows[0]["compared"]
     found = [row for row in rows if row["doc_id"] is not None]
-    return total, bool(question.vectors) and 2 * compared > total, found
+    return total, question.vector is not None and 2 * compared > total, found
 
 
 def _indexed(row: asyncpg.Record) -> IndexedText:

@@ -25,7 +25,7 @@ from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import StatementArguments, entered_table
 from formulary_catalog.store.search.allowed import AllowedVersions
 from formulary_catalog.store.search.candidates import ALL, Allowed, by_words, holding, nearest, nearest_of_visible
-from formulary_catalog.store.search.distances import Distances, VectorsByModel
+from formulary_catalog.store.search.distances import Distances, ModelVector
 from formulary_catalog.store.search.filters import column_of, label_conditions, narrowing_conditions
 from formulary_catalog.store.search.lexemes import Stem, Stems, Texts
 from formulary_catalog.store.search.page import PageRow, page_columns
@@ -40,11 +40,11 @@ _LOOKED_AT = 10_000
 class CandidateQuery:
     """What to look for.
 
-    `words` are the terms to find, `rare` those of them that few texts hold. `vectors` are those of the query, float32
-    of shape (384,), by the model that made them: two while the catalog changes its model. `signal` and `severity` are
-    folded words of the query that may name one; empty where none can. `asked` are those values of the constraints that
-    the caller gave, folded; `imposed` are those of the incident. `narrowing` has keywords as phrases that
-    `text.exclusion_phrase` made. `only`: the version id of the one workflow that is looked for; empty for all.
+    `words` are the terms to find, `rare` those of them that few texts hold. `vector` is that of the query; None where
+    words alone rank. `signal` and `severity` are folded words of the query that may name one; empty where none can.
+    `asked` are those values of the constraints that the caller gave, folded; `imposed` are those of the incident.
+    `narrowing` has keywords as phrases that `text.exclusion_phrase` made. `only`: the version id of the one workflow
+    that is looked for; empty for all.
     """
 
     constraints: Constraints
@@ -52,7 +52,7 @@ class CandidateQuery:
     narrowing: Narrowing = NOT_NARROWED
     words: Sequence[str] = ()
     rare: Collection[str] = ()
-    vectors: VectorsByModel = field(default_factory=dict, repr=False)
+    vector: ModelVector | None = field(default=None, repr=False)
     signal: str = ""
     severity: str = ""
     asked: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class CandidateReader:
         terms = [stems[word].lexemes for word in question.words]
         reading = partial(self._evidence, connection, terms=terms, revision=head["revision"], namespaces=namespaces)
         evidence = await reading(found)
-        if question.rare and question.vectors and head["total"] > ALL:
+        if question.rare and question.vector and head["total"] > ALL:
             holders = await self._holders(connection, question, evidence=evidence, stems=stems, namespaces=namespaces)
             if more := {row["version_id"]: row for row in holders if row["version_id"] not in found}:
                 found |= more
@@ -167,7 +167,7 @@ class CandidateReader:
             evidence=evidence,
             whole=len(evidence) == len(found),
             total=head["total"],
-            compared=head["compared"] if question.vectors else None,
+            compared=head["compared"] if question.vector else None,
             usable=tuple(map(bool, terms)),
             undeclared=tuple(head["undeclared"]),
             signal_declared=head["signal_declared"],
@@ -175,7 +175,7 @@ class CandidateReader:
         )
         if candidates.mostly_compared:
             return candidates
-        return await self._read(connection, question=replace(question, vectors={}), namespaces=namespaces)
+        return await self._read(connection, question=replace(question, vector=None), namespaces=namespaces)
 
     async def _holders(
         self,
@@ -230,7 +230,7 @@ def candidates_statement(
     """The statement, which begins with the common table `entering`; adds its arguments."""
     query = " | ".join(f"({stem})" for word in question.words if (stem := stems[word].query))
     allowed = _allowed(question, arguments)
-    if not query or not question.vectors:
+    if not query or not question.vector:
         tables = by_words(allowed, query=arguments.add(query, "text") if query else None)
     elif allowed.rules.narrow:
         tables = nearest(allowed)
@@ -273,7 +273,7 @@ def _allowed(question: CandidateQuery, arguments: StatementArguments) -> Allowed
         rules.allowed.append(f"version_id = {arguments.add(question.only, 'text')}")
     return Allowed(
         rules=rules,
-        distances=Distances(question.vectors, arguments),
+        distances=Distances(question.vector, arguments),
         signal=arguments.add(question.signal, "text") if question.signal else None,
         # Whether it is declared counts nothing where a severity was asked for.
         severity=arguments.add(question.severity, "text") if question.severity and not severities else None,

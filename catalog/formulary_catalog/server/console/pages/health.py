@@ -74,8 +74,6 @@ def _parts(report: ReadinessReport) -> list[_Line]:
             note="Searches rank by meaning and words." if by_meaning else "Searches rank by words alone.",
         ),
     ]
-    if report.reembedding is not None:
-        parts.append(_Line(name="Next model", state="being prepared", tone="waiting", note=report.reembedding))
     if report.callers is not None:
         checked = report.callers == "ok"
         parts.append(_Line(name="Callers", state=report.callers, tone="good" if checked else "bad"))
