@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 from uuid import UUID
-from xml.etree import ElementTree
 
 import asyncpg
 import httpx2
@@ -112,8 +111,8 @@ async def test_the_list_shows_how_runs_ended_as_far_as_they_may_be_read(world: W
 async def test_a_workflow_shows_how_its_runs_ended_as_far_as_they_may_be_read(world: World) -> None:
     page = page_of(await world.page("/catalog/formulary/scale-out", by="sre"))
     assert "All versions, the last 13 weeks: 1 succeeded and 0 did not." in page.words
-    (picture,) = [each for each in page.all("svg") if each.attributes["class"] == "outcomes"]
-    assert picture.one("desc").words == "1 succeeded and 0 did not."
+    (weeks,) = [each for each in page.all("div") if each.attributes.get("aria-label") == "Outcomes by week"]
+    assert [each.words for each in weeks.one("tbody").all("td")] == ["1", "0"]
     for path, by in (("scale-out", "banker"), ("risky", "sre")):
         assert "the last 13 weeks" not in await world.page(f"/catalog/formulary/{path}", by=by)
 
@@ -295,16 +294,12 @@ async def test_a_long_story_is_shown_in_pages_and_verified_in_parts(world: World
     assert (served.code, served.out) == (0, own.out)
 
 
-async def test_the_timeline_is_well_formed_and_all_that_was_written_is_inert(world: World) -> None:
+async def test_all_that_was_written_is_inert(world: World) -> None:
     for path in ("/incidents", "/incidents/rr-shop", f"/incidents/{CLAIMED}"):
         page = await world.page(path, by="sre")
         assert "<script>alert" not in page
         assert "<svg onload" not in page
         assert "\u202e" not in page
-    page = await world.page("/incidents/rr-shop", by="sre")
-    picture = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + len("</svg>")])
-    assert picture.get("role") == "img"
-    assert "Search, " in (picture.findtext("{http://www.w3.org/2000/svg}desc") or "")
 
 
 async def test_the_command_names_the_page_where_the_console_is_known(world: World, dsn: str) -> None:

@@ -19,7 +19,7 @@ WIDEST_FOLDER = 15
 SHORTEST, LONGEST = 40, 400
 SHORTER = {
     "formulary_catalog/cli/audit/commands.py": "the group alone: its commands have a module each",
-    "formulary_catalog/domain/audit/stages.py": "an enumeration that pages and pictures share",
+    "formulary_catalog/domain/audit/stages.py": "an enumeration that pages share",
     "formulary_catalog/domain/canonical_json.py": "every hash and signature is made of its one function",
     "formulary_catalog/domain/knowledge/ranking.py": "the one rule that orders documents",
     "formulary_catalog/domain/patterns.py": "models and their problems share it",
@@ -29,7 +29,6 @@ SHORTER = {
     "formulary_catalog/runtime/background.py": "what serves runs its background work in it",
     "formulary_catalog/runtime/garbage.py": "one measured setting of the interpreter, for all that serve",
     "formulary_catalog/server/calls/caller.py": "the variable of a call that all edges share",
-    "formulary_catalog/server/console/pictures/svg.py": "all pictures share it",
     "formulary_catalog/store/analytics/backend.py": "the one place that looks at processes of PostgreSQL",
     "formulary_catalog/server/rest/health.py": "one endpoint beside its shared answer",
     "formulary_catalog/store/database/webhook_token.py": "one row that replicas of the operator share",

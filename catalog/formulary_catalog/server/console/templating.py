@@ -1,7 +1,7 @@
 """Renders pages: every page of the console comes from here, with what its frame shows.
 
 Whatever a template prints is escaped, and characters that hide something are replaced. Only `Markup` is printed as it
-is: what macros and `pictures` have made of escaped texts.
+is: what macros have made of escaped texts.
 """
 
 import json

@@ -27,9 +27,6 @@ from formulary_catalog.errors import NotFound
 from formulary_catalog.server.calls.arguments.browsing import MAX_PAGE, PageArguments
 from formulary_catalog.server.calls.arguments.catalog import DetailsArguments
 from formulary_catalog.server.console.asking import asked, filled
-from formulary_catalog.server.console.pictures.outcomes import described, span
-from formulary_catalog.server.console.pictures.outcomes import outcomes as outcomes_picture
-from formulary_catalog.server.console.pictures.relations import RELATION_WORDS, relations_picture
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
@@ -52,7 +49,17 @@ _DAYS = 90
 _LINES = 50
 _NEIGHBOURS = 40
 _NO_INCIDENT = ContextReference()
-_PICTURED = tuple(each for each in Relation if each not in (Relation.PREVIOUS_VERSION, Relation.SAME_ACTION))
+_RELATION_WORDS = {
+    Relation.REQUIRES: "requires",
+    Relation.ESCALATES_TO: "escalates to",
+    Relation.ROLLBACK_OF: "rolls back",
+    Relation.SUPERSEDES: "supersedes",
+    Relation.PREVIOUS_VERSION: "was before",
+    Relation.MENTIONS: "mentions",
+    Relation.ANSWERS_SIGNAL: "answers",
+    Relation.SAME_ACTION: "has the action of",
+}
+_NEAR = tuple(each for each in Relation if each not in (Relation.PREVIOUS_VERSION, Relation.SAME_ACTION))
 """Other versions have a list of their own, and what has the same action is a list of the catalog."""
 
 router = APIRouter(route_class=ConsoleRoute)
@@ -143,7 +150,7 @@ async def workflow(request: Request, workflow_id: str) -> Response:
     services, caller = services_of(request), visitor_of(request).caller
     details = await _details(request, wanted)
     impact = await services.relations.impact(details.version_id, context=_NO_INCIDENT, caller=caller, browsing=True)
-    around = RelatedRequest(entity=details.version_id, relations=_PICTURED, limit=_NEIGHBOURS)
+    around = RelatedRequest(entity=details.version_id, relations=_NEAR, limit=_NEIGHBOURS)
     ended = await services.runs.outcomes(days=_DAYS, by="week", workflow_id=details.version_id, caller=caller)
     related = await services.relations.related(around, context=_NO_INCIDENT, caller=caller, browsing=True)
     difference: VersionDifference | None = None
@@ -164,11 +171,9 @@ async def workflow(request: Request, workflow_id: str) -> Response:
         pinned=workflow_address(f"{name}@{details.version}"),
         impact=impact,
         outcomes=Outcomes.of(impact),
-        over_time=outcomes_picture(ended) if ended.total else None,
-        ended=f"{span(ended)}: {described(ended)}",
+        ended=ended,
         related=[_neighbour(each) for each in related.related],
         related_total=related.total,
-        picture=relations_picture(name.rpartition("/")[2], related.related),
         difference=difference,
         problem=problem,
         against=wanted.against,
@@ -212,7 +217,7 @@ def _neighbour(each: RelatedEntity) -> dict[str, Any]:
         "name": each.name,
         "address": workflow_address(linked) if linked else f"{CATALOG}?signal_type={quote(each.name, safe='')}",
         "is_incoming": each.direction == Direction.INCOMING,
-        "words": RELATION_WORDS[Relation(each.relation)],
+        "words": _RELATION_WORDS[Relation(each.relation)],
     }
 
 

@@ -22,9 +22,7 @@ from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.calls.arguments.reading import TraceArguments, TracesArguments
 from formulary_catalog.server.calls.arguments.texts import OneOf
-from formulary_catalog.server.console.pages.story import moments, story_events
-from formulary_catalog.server.console.pictures.outcomes import described, outcomes, span
-from formulary_catalog.server.console.pictures.timeline import timeline
+from formulary_catalog.server.console.pages.story import story_events
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
@@ -88,8 +86,7 @@ async def incidents(request: Request) -> Response:
         since=SINCE if asked.since in SINCE else {**SINCE, asked.since: asked.since},
         filtered=filtered,
         own=OWN_TRACE,
-        picture=outcomes(ended) if ended is not None and ended.total else None,
-        ended=f"{span(ended)}: {described(ended)}" if ended is not None else "",
+        ended=ended,
     )
 
 
@@ -101,15 +98,13 @@ async def incident(request: Request, trace_id: str) -> Response:
     trace = await services_of(request).traces.story(
         asked.trace_id, limit=min(asked.limit, _EVENTS), after=asked.cursor, caller=caller
     )
-    events = story_events(trace)
     demands = await _demands(request, trace, caller=caller)
     return render(
         request,
         "incident.html",
         title=trace.trace_id,
         trace=trace,
-        events=events,
-        picture=timeline(moments(events), title=f"What happened in {trace.trace_id}"),
+        events=story_events(trace),
         took=spell_duration(trace.story.took),
         demands=demands,
         is_known=demands is not None or trace.trace_id.startswith(OWN_TRACE),

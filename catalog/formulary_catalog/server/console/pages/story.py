@@ -12,11 +12,9 @@ from urllib.parse import urlencode
 from formulary_catalog.domain.audit.chain import TRIAL
 from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.stages import Stage, stage_of
-from formulary_catalog.domain.audit.wording import Tone, spell_duration
+from formulary_catalog.domain.audit.wording import spell_duration
 from formulary_catalog.domain.console_address import CONSOLE_PATH, workflow_address
 from formulary_catalog.domain.reading import StoryLine, StoryPassage, TraceAnswer
-from formulary_catalog.server.console.moments import instant
-from formulary_catalog.server.console.pictures.timeline import Moment
 
 _MOST_LINKS = 5
 """As many as candidates of a search are named in its passage."""
@@ -67,21 +65,6 @@ def story_events(answer: TraceAnswer) -> list[StoryEvent]:
             ),
         )
         for passage in answer.story.passages
-    ]
-
-
-def moments(events: Sequence[StoryEvent]) -> list[Moment]:
-    """The same for the timeline."""
-    return [
-        Moment(
-            seq=each.passage.seq,
-            at=at,
-            stage=each.stage,
-            tone=Tone(each.passage.tone),
-            title=each.passage.title,
-        )
-        for each in events
-        if (at := instant(each.passage.at)) is not None
     ]
 
 
