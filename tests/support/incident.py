@@ -5,8 +5,12 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from formulary_catalog.domain.audit.chain import GENESIS, StoredEvent, digest
+from formulary_catalog.audit.stories import trace_answer
+from formulary_catalog.domain.audit.chain import GENESIS, IntegrityFinding, StoredEvent, digest
 from formulary_catalog.domain.audit.narration import Story, narrate
+from formulary_catalog.domain.audit.verification import Replay
+from formulary_catalog.domain.reading import TraceAnswer
+from formulary_catalog.store.audit.one_trace import TracePart
 
 AGENT = "system:serviceaccount:agents:holmesgpt"
 BEGAN = datetime(2026, 11, 22, 23, 58, 1, tzinfo=UTC)
@@ -33,6 +37,16 @@ def recalled(trace_id: str, happened: Iterable[tuple[float, str, Any]]) -> list[
 def story(*happened: tuple[float, str, Any]) -> Story:
     """The story of these events, from (seconds since the first, kind, payload)."""
     return narrate("rr-2026-0042", recalled("rr-2026-0042", happened))
+
+
+def answer(*happened: tuple[float, str, Any], findings: tuple[IntegrityFinding, ...] = ()) -> TraceAnswer:
+    """These events as the answer that commands and pages show."""
+    events = recalled("rr-2026-0042", happened)
+    replay = Replay(findings=findings, event_count=len(events), trace_count=1)
+    part = TracePart(
+        after=0, upto=len(events), total=len(events), before=None, events=events, began=events[0].at, replay=replay
+    )
+    return trace_answer("rr-2026-0042", events, part=part, last=part, namespaces=["shop"])
 
 
 def call(**payload: Any) -> dict[str, Any]:

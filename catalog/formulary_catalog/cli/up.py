@@ -224,12 +224,11 @@ async def _show_search(stored: "StoredCatalog", *, title: str, page: "Page", rem
 async def _show_story(settings: "Settings", *, page: "Page") -> None:
     from formulary_catalog.cli.audit.listed import owned_trace
     from formulary_catalog.cli.audit.rendering import show_story
-    from formulary_catalog.cli.audit.served import findings_of, story_of
     from formulary_catalog.cli.audit.source import TrailSource
 
     answer = await asyncio.to_thread(owned_trace, TrailSource(settings=settings), _INCIDENT)
     _heading("The story of that incident, from the audit trail", command=f"formulary trace show {_INCIDENT}", page=page)
-    show_story(story_of(answer), findings=findings_of(answer), page=page, console_url=settings.console_url)
+    show_story(answer, page=page, console_url=settings.console_url)
 
 
 def _heading(title: str, *, command: str, page: "Page") -> None:

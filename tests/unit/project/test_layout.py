@@ -19,7 +19,6 @@ WIDEST_FOLDER = 15
 SHORTEST, LONGEST = 40, 400
 SHORTER = {
     "formulary_catalog/cli/audit/commands.py": "the group alone: its commands have a module each",
-    "formulary_catalog/domain/audit/stages.py": "an enumeration that pages share",
     "formulary_catalog/domain/canonical_json.py": "every hash and signature is made of its one function",
     "formulary_catalog/domain/knowledge/ranking.py": "the one rule that orders documents",
     "formulary_catalog/domain/patterns.py": "models and their problems share it",

@@ -2,15 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from typing import TypeVar
 from urllib.parse import quote
 
 from formulary_catalog.cli.http_client import Remote, connected
 from formulary_catalog.cli.options import settings_of
-from formulary_catalog.domain.audit.chain import IntegrityFinding, Problem
-from formulary_catalog.domain.audit.narration import Passage, Story
-from formulary_catalog.domain.audit.wording import Description, Line, Tone
 from formulary_catalog.domain.reading import TraceAnswer, TraceFiles, TracePage, TraceSummary, TraceVerification
 from formulary_catalog.server.calls.arguments.reading import TracesArguments
 
@@ -97,46 +93,6 @@ def _all_verified(pages: Sequence[TraceVerification]) -> TraceVerification:
         last=parts[-1].last,
         findings=list(findings.values()),
     )
-
-
-def story_of(answer: TraceAnswer) -> Story:
-    """The story as the server answered it."""
-    story = answer.story
-    return Story(
-        trace_id=answer.trace_id,
-        outcomes=tuple(Description(title=each.title, tone=Tone(each.tone)) for each in story.outcomes),
-        began=datetime.fromisoformat(story.began),
-        took=story.took,
-        analysis=story.analysis,
-        passages=tuple(
-            Passage(
-                seq=each.seq,
-                at=datetime.fromisoformat(each.at),
-                elapsed=each.elapsed,
-                caller=each.caller,
-                description=Description(
-                    title=each.title,
-                    tone=Tone(each.tone),
-                    lines=tuple(Line(label=line.label, text=line.text, tone=Tone(line.tone)) for line in each.lines),
-                ),
-            )
-            for each in story.passages
-        ),
-    )
-
-
-def findings_of(answer: TraceAnswer) -> list[IntegrityFinding]:
-    """What the server found that is not as it was recorded."""
-    return [
-        IntegrityFinding(
-            problem=Problem(each.problem),
-            message=each.message,
-            trace_id=each.trace_id,
-            seq=each.first,
-            last=each.last,
-        )
-        for each in answer.verification.findings
-    ]
 
 
 def _asked(url: str, question: Callable[[Remote], Awaitable[_T]]) -> _T:

@@ -85,7 +85,7 @@ def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
       formulary trace show tr_5f0c9a1e77d24b0f9b1c --json
     """
     from formulary_catalog.cli.audit.rendering import show_story
-    from formulary_catalog.cli.audit.served import findings_of, served_trace, story_of
+    from formulary_catalog.cli.audit.served import served_trace
     from formulary_catalog.runtime.terminal import Page
 
     if trail.url:
@@ -97,7 +97,7 @@ def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
     if as_json:
         click.echo(answer.model_dump_json())
     else:
-        show_story(story_of(answer), findings=findings_of(answer), page=Page(), console_url=trail.settings.console_url)
+        show_story(answer, page=Page(), console_url=trail.settings.console_url)
     if not answer.verification.passed:
         raise SystemExit(1)
 

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from formulary_catalog.cli.audit.rendering import show_story
 from formulary_catalog.domain.audit.chain import IntegrityFinding, Problem
-from formulary_catalog.domain.audit.narration import Story, narrate
+from formulary_catalog.domain.audit.narration import narrate
 from formulary_catalog.domain.audit.passages import KINDS
 from formulary_catalog.domain.audit.wording import Tone, spell_duration
+from formulary_catalog.domain.reading import TraceAnswer
 from formulary_catalog.runtime.terminal import Page
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
 from support import incident
 from support.golden import assert_golden
-from support.incident import UNSUPPORTED, call, recalled, story
+from support.incident import UNSUPPORTED, answer, call, recalled, story
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 JSON = st.recursive(
@@ -36,20 +37,20 @@ PAYLOADS = st.recursive(
 )
 
 
-def printed(told: Story, monkeypatch: pytest.MonkeyPatch, *, findings: tuple[IntegrityFinding, ...] = ()) -> str:
+def printed(told: TraceAnswer, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("COLUMNS", "80")
     stream = io.StringIO()
-    show_story(told, findings=findings, page=Page(stream))
+    show_story(told, page=Page(stream))
     return stream.getvalue()
 
 
 def test_an_incident_is_told_from_the_first_search_to_the_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_golden(printed(story(*incident.HAPPENED), monkeypatch), GOLDEN / "story_80.txt")
+    assert_golden(printed(answer(*incident.HAPPENED), monkeypatch), GOLDEN / "story_80.txt")
 
 
 def test_a_broken_chain_is_said_before_the_story(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = IntegrityFinding(problem=Problem.EDITED, message="the body was changed", trace_id="rr-2026-0042", seq=1)
-    page = printed(story(*incident.HAPPENED), monkeypatch, findings=(finding,))
+    page = printed(answer(*incident.HAPPENED, findings=(finding,)), monkeypatch)
     assert page.index("BROKEN") < page.index("event 1, edited: the body was changed") < page.index("searched for")
     assert page.index("searched for") < page.rindex("the body was changed") < page.index("read formulary/oom-raise")
     assert "unbroken" not in page
@@ -139,7 +140,7 @@ def test_a_caller_is_named_where_it_changes() -> None:
 
 def test_escapes_in_what_was_recorded_do_not_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = call(arguments={"query": "\x1b[31mred\x1b]0;title\x07"}, result={"total": "\x1b[2J"})
-    assert "\x1b" not in printed(story((0, "search", hostile)), monkeypatch)
+    assert "\x1b" not in printed(answer((0, "search", hostile)), monkeypatch)
 
 
 @pytest.mark.parametrize("tool", TOOLS_BY_NAME)
@@ -149,10 +150,9 @@ def test_each_tool_has_words_for_its_event(tool: str) -> None:
 
 @given(kind=st.sampled_from(sorted(KINDS)) | st.text(), payload=PAYLOADS)
 def test_no_payload_makes_the_story_fall_over(kind: str, payload: Any) -> None:
-    told = story((0, "search", incident.SEARCH), (1, kind, payload), (2, "invocation.finished", payload))
-    stream = io.StringIO()
-    show_story(told, findings=(), page=Page(stream))
-    assert len(told.passages) == 3
+    told = answer((0, "search", incident.SEARCH), (1, kind, payload), (2, "invocation.finished", payload))
+    show_story(told, page=Page(io.StringIO()))
+    assert len(told.story.passages) == 3
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 
 from formulary_catalog.domain.audit.chain import TRIAL
 from formulary_catalog.domain.audit.payload import Recorded
-from formulary_catalog.domain.audit.stages import Stage, stage_of
 from formulary_catalog.domain.audit.wording import spell_duration
 from formulary_catalog.domain.console_address import CONSOLE_PATH, workflow_address
 from formulary_catalog.domain.reading import StoryLine, StoryPassage, TraceAnswer
@@ -41,7 +40,6 @@ class StoryEvent:
     """An event as it is shown. `damage` is what verification says of it."""
 
     passage: StoryPassage
-    stage: Stage
     elapsed: str
     facts: tuple[Fact, ...]
     links: tuple[Link, ...]
@@ -54,7 +52,6 @@ def story_events(answer: TraceAnswer) -> list[StoryEvent]:
     return [
         StoryEvent(
             passage=passage,
-            stage=stage_of(_kind(recorded.get(passage.seq, {}))),
             elapsed=f"+{spell_duration(passage.elapsed)}",
             facts=tuple(_facts(passage.lines)),
             links=tuple(_links(recorded.get(passage.seq, {}))),
