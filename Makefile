@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help setup run demo test test-all unit check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks benchmark-page known-problems calibrate soak node lab dist image base-images lock platforms clean
+.PHONY: help setup run demo test test-all unit check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks benchmark-page coverage-table known-problems calibrate soak node lab dist image base-images lock platforms clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -84,6 +84,9 @@ benchmarks: bench bench-install bench-peers bench-quality soak benchmark-page ##
 
 benchmark-page: ## Write what was measured into docs/benchmarks.md; other sections stay
 	$(BIN)/python scripts/benchmarks.py
+
+coverage-table: setup ## Write docs/coverage-kube-prometheus.md: what the starter catalog has for the alerts of kube-prometheus
+	PYTHONPATH=tests $(BIN)/python benchmarks/coverage_table.py
 
 known-problems: setup ## Embed what the adapter was trained on, which the confidence of searches counts
 	PYTHONPATH=tests:benchmarks:training $(BIN)/python training/known_problems.py

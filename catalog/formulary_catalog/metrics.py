@@ -88,8 +88,9 @@ class Metrics:
         )
         self._alerts = Gauge(
             "formulary_alerts",
-            "Alerts of PrometheusRule objects in the cluster by what the whole catalog has for them: covered, weak, "
-            "none, ignored. Compared again after ten minutes. Left out without such alerts. Each replica counts all.",
+            "Alerts of PrometheusRule objects in the cluster by what the whole catalog has for them: covered, "
+            "declared_only, weak, none, ignored. Compared again after ten minutes. Left out without such alerts. Each "
+            "replica counts all.",
             ("state",),
             registry=registry,
         )

@@ -16,6 +16,9 @@ MAX_FILE_BYTES = 64 * 1024**2
 MAX_DOCUMENT_BYTES = 1024**2
 _START = re.compile(r"---(?=[ \t]|$)")
 _END = re.compile(r"\.\.\.(?=[ \t]|$)")
+_HELM = re.compile(
+    r"\{\{-?\s*(?:include|template|define|if|else|end|range|with|toYaml|\.(?:Values|Release|Chart|Files))\b"
+)
 _PLACE = re.compile(r" \((?:document|item) \d+(?:, item \d+)*\)$")
 
 
@@ -54,8 +57,12 @@ def file_of(source: str) -> str:
     return _PLACE.sub("", source)
 
 
-def read_documents(path: Path, *, name: str) -> list[ManifestDocument | Rejection]:
+def read_documents(
+    path: Path, *, name: str, json_bytes: int = MAX_DOCUMENT_BYTES
+) -> list[ManifestDocument | Rejection]:
     """The documents of a YAML or JSON file in their order; `name` is how messages call the file.
+
+    `json_bytes`: the most that a JSON file may have.
 
     A `List` is read as its items. Empty documents are left out. Never raises for what a file holds.
     """
@@ -63,7 +70,7 @@ def read_documents(path: Path, *, name: str) -> list[ManifestDocument | Rejectio
     if isinstance(text, Rejection):
         return [text]
     if path.suffix == ".json":
-        return list(_parsed(text, first_line=1, file=name, place="", json=True))
+        return list(_parsed(text, first_line=1, file=name, place="", json=True, at_most=json_bytes))
     return documents_in(text, name=name)
 
 
@@ -137,14 +144,17 @@ def _holds_something(lines: list[str]) -> bool:
     )
 
 
-def _parsed(text: str, *, first_line: int, file: str, place: str, json: bool) -> Iterator[ManifestDocument | Rejection]:
-    if len(text.encode()) > MAX_DOCUMENT_BYTES:
-        yield rejected(f"is larger than {MAX_DOCUMENT_BYTES // 1024} KiB; split it", file=file, place=place)
+def _parsed(
+    text: str, *, first_line: int, file: str, place: str, json: bool, at_most: int = MAX_DOCUMENT_BYTES
+) -> Iterator[ManifestDocument | Rejection]:
+    if len(text.encode()) > at_most:
+        yield rejected(f"is larger than {at_most // 1024} KiB; split it", file=file, place=place)
         return
     try:
         content = parse_json(text) if json else parse_yaml(text, first_line=first_line)
     except SyntaxProblem as problem:
-        yield rejected(str(problem), file=file, place=place)
+        what = "is a Helm template; render it with `helm template` first" if _HELM.search(text) else str(problem)
+        yield rejected(what, file=file, place=place)
         return
     if content is not None:
         yield from _unfolded(content, file=file, place=place)

@@ -10,6 +10,7 @@ from formulary_catalog.errors import StartupError
 from formulary_catalog.loading.documents import Rejection, rejected
 
 _MANIFESTS = (".yaml", ".yml", ".json")
+_RULES = (*_MANIFESTS, ".rules")
 _RUNBOOKS = (".md", ".markdown")
 
 
@@ -23,10 +24,14 @@ class ManifestFile:
 
 @dataclass(slots=True)
 class FoundFiles:
-    """What a search for manifests found. `incomplete`: something could not be listed, so absence proves nothing."""
+    """What a search for manifests found. `skipped`: the names of files with other endings.
+
+    `incomplete`: something could not be listed, so absence proves nothing.
+    """
 
     files: list[ManifestFile] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
     incomplete: bool = False
 
 
@@ -39,6 +44,15 @@ def find_manifests(roots: Iterable[Path]) -> FoundFiles:
         StartupError: a root is missing or cannot be listed.
     """
     return _find(roots, kind="manifests", endings=_MANIFESTS)
+
+
+def find_rules(roots: Iterable[Path]) -> FoundFiles:
+    """The files of alerting rules, as `find_manifests` finds manifests.
+
+    Raises:
+        StartupError: a root is missing or cannot be listed.
+    """
+    return _find(roots, kind="rules", endings=_RULES)
 
 
 def find_runbooks(roots: Iterable[Path]) -> FoundFiles:
@@ -65,7 +79,7 @@ def _search(
     root: Path, *, kind: str, endings: tuple[str, ...], found: FoundFiles, visited: set[tuple[int, int]]
 ) -> None:
     try:
-        pending = _entries(root, prefix="", endings=endings, visited=visited)
+        pending = _entries(root, prefix="", visited=visited)
     except OSError as error:
         raise StartupError(
             f"{kind} directory {root} cannot be read: {error.strerror}; correct the path or its permissions"
@@ -73,20 +87,22 @@ def _search(
     while pending:
         path, name, is_directory = pending.pop()
         if not is_directory:
-            found.files.append(ManifestFile(path=path, name=name))
+            if path.name.endswith(endings):
+                found.files.append(ManifestFile(path=path, name=name))
+            else:
+                found.skipped.append(name)
             continue
         try:
-            pending += _entries(path, prefix=f"{name}/", endings=endings, visited=visited)
+            pending += _entries(path, prefix=f"{name}/", visited=visited)
         except OSError as error:
             found.incomplete = True
             problem = f"cannot be listed: {error.strerror}; check the directory's permissions"
             found.rejections.append(rejected(problem, file=name))
 
 
-def _entries(
-    directory: Path, *, prefix: str, endings: tuple[str, ...], visited: set[tuple[int, int]]
-) -> list[tuple[Path, str, bool]]:
-    """Path, name and whether it is a directory of each entry that matters, the last first; none on a second visit."""
+def _entries(directory: Path, *, prefix: str, visited: set[tuple[int, int]]) -> list[tuple[Path, str, bool]]:
+    """Path, name and whether it is a directory of each entry that is not hidden, the last first; none on a second
+    visit."""
     status = directory.stat()
     if (status.st_dev, status.st_ino) in visited:
         return []
@@ -95,8 +111,7 @@ def _entries(
         return [
             (Path(entry.path), prefix + _readable(entry.name), _is_directory(entry))
             for entry in sorted(entries, key=lambda entry: entry.name, reverse=True)
-            if not entry.name.startswith(".")
-            and (_is_directory(entry) or (entry.name.endswith(endings) and _is_file(entry)))
+            if not entry.name.startswith(".") and (_is_directory(entry) or _is_file(entry))
         ]
 
 

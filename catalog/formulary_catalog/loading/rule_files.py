@@ -3,22 +3,44 @@
 The command line and the console call it. A file is read as manifests are (`loading/documents`): strict, bounded, safe.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from formulary_catalog.domain.coverage.alerts import MAX_ALERTS, RULE_KIND, Alert, alerts_of, distinct
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.errors import InvalidInput, StartupError
 from formulary_catalog.loading.documents import ManifestDocument, Rejection, documents_in, read_documents, read_text
-from formulary_catalog.loading.files import find_manifests
+from formulary_catalog.loading.files import find_rules
 from formulary_catalog.loading.syntax import SyntaxProblem, parse_yaml
 
-_EXAMPLE = f"give a {RULE_KIND} object or a Prometheus rule file with groups"
+_EXAMPLE = (
+    f"give a {RULE_KIND}, a VMRule, a ConfigMap with rule files, a rule file with groups, or the JSON of /api/v1/rules"
+)
 _MAX_REASON = 500
+_MAX_JSON_BYTES = 16 * 1024**2
+"""Of an answer of `/api/v1/rules`, which nobody can split."""
+_GROUPS = re.compile(r"""^\s*["']?groups["']?\s*:""", re.MULTILINE)
+_SHOWN_SKIPPED = 10
 
 
-def alerts_in_files(place: Path) -> list[Alert]:
-    """The alerts of a file, or of all rule files under a directory; documents of other kinds are left out there.
+class FoundAlerts(NamedTuple):
+    """The alerts of rule files, and the documents and files in which none were looked for, each with its reason."""
+
+    alerts: list[Alert]
+    skipped: list[str]
+
+    @property
+    def notes(self) -> list[str]:
+        """What people are told of what was skipped."""
+        return [f"skipped: {_first_of(self.skipped)}"] if self.skipped else []
+
+
+def alerts_in_files(place: Path) -> FoundAlerts:
+    """The alerts of a file, or of all rule files under a directory.
 
     Raises:
         StartupError: it cannot be read.
@@ -26,20 +48,20 @@ def alerts_in_files(place: Path) -> list[Alert]:
     """
     if not place.exists():
         raise StartupError(f"rules {place} cannot be read: no such file or directory; correct the path")
-    found = find_manifests([place])
+    found = find_rules([place])
     documents: list[ManifestDocument | Rejection] = [*found.rejections]
     for file in found.files:
-        documents += read_documents(file.path, name=file.name)
-    return _alerts(documents, place=str(place))
+        documents += read_documents(file.path, name=file.name, json_bytes=_MAX_JSON_BYTES)
+    return _alerts(documents, place=str(place), skipped=[f"{name} (no YAML or JSON)" for name in found.skipped])
 
 
-def alerts_in_text(text: str, *, name: str) -> list[Alert]:
+def alerts_in_text(text: str, *, name: str) -> FoundAlerts:
     """The alerts of a text that somebody pasted or uploaded; `name` is how messages call it.
 
     Raises:
         InvalidInput: as `alerts_in_files`.
     """
-    return _alerts(documents_in(text, name=name), place=name)
+    return _alerts(documents_in(text, name=name), place=name, skipped=[])
 
 
 def ignored_in_file(place: Path) -> dict[str, str]:
@@ -88,18 +110,23 @@ def ignored_in_text(text: str, *, name: str) -> dict[str, str]:
     return reasons
 
 
-def _alerts(documents: Iterable[ManifestDocument | Rejection], *, place: str) -> list[Alert]:
+def _alerts(documents: Iterable[ManifestDocument | Rejection], *, place: str, skipped: Iterable[str]) -> FoundAlerts:
     found: list[Alert] = []
+    without = list[str]()
     rules = False
-    for document in documents:
+    for document in chain.from_iterable(map(_with_rules, documents)):
         if isinstance(document, Rejection):
             raise InvalidInput(document.message, field="from")
         alerts = alerts_of(document.content)
         rules = rules or alerts is not None
         found += alerts or ()
+        if alerts is None:
+            without.append(f"{document.source} ({_what_it_is(document.content)})")
+    without += skipped
     if not found:
         problem = "holds rules, and none of them is an alert" if rules else "holds no alerting rules"
-        raise InvalidInput(f"{place}: {problem}; {_EXAMPLE}", field="from")
+        besides = f" (skipped: {_first_of(without)})" if without else ""
+        raise InvalidInput(f"{place}: {problem}{besides}; {_EXAMPLE}", field="from")
     alerts_found = distinct(found)
     if len(alerts_found) > MAX_ALERTS:
         raise InvalidInput(
@@ -107,4 +134,24 @@ def _alerts(documents: Iterable[ManifestDocument | Rejection], *, place: str) ->
             "directory or file with fewer",
             field="from",
         )
-    return alerts_found
+    return FoundAlerts(alerts_found, without)
+
+
+def _with_rules(document: ManifestDocument | Rejection) -> Iterable[ManifestDocument | Rejection]:
+    """The rule files that a ConfigMap holds, or the document itself."""
+    if isinstance(document, Rejection) or document.content.get("kind") != "ConfigMap":
+        return [document]
+    data = document.content.get("data")
+    files = data.items() if isinstance(data, Mapping) else ()
+    texts = [(key, text) for key, text in files if isinstance(text, str) and _GROUPS.search(text)]
+    held = [each for key, text in texts for each in documents_in(text, name=f"{document.source}: {key}")]
+    return held or [document]
+
+
+def _what_it_is(content: Mapping[str, Any]) -> str:
+    return f"kind {content['kind']}" if "kind" in content else "no groups of rules"
+
+
+def _first_of(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN_SKIPPED
+    return visible(", ".join(names[:_SHOWN_SKIPPED])) + (f" and {more} more" if more > 0 else "")

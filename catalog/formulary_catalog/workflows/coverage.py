@@ -8,7 +8,7 @@ search is recorded: what is compared here must not count as asked.
 import asyncio
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
@@ -19,7 +19,8 @@ from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE, SearchMode
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoveredSignal, WeakQuery
-from formulary_catalog.domain.coverage.states import in_order, state_of, totals_of
+from formulary_catalog.domain.coverage.kinds import bare_kinds
+from formulary_catalog.domain.coverage.states import Remedy, in_order, judged, totals_of
 from formulary_catalog.domain.coverage.turns import Listed, Turn, place_of_name, turn_of
 from formulary_catalog.domain.cursor import TwoLists, cursor, lists_of
 from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, ContextReference, search_request
@@ -44,19 +45,18 @@ _SEARCHES_AT_ONCE = 2
 _REMEMBERED, _QUERIES_SECONDS = 16, 60.0
 """Counting the searches of 30 days takes long where there are many; a minute later they are hardly others."""
 _FOUND, _FOUND_SECONDS = 8192, 3600.0
-"""So many best hits are remembered, for as long: the same alerts are compared again and again."""
+"""The hits of so many alerts are remembered, for as long: the same alerts are compared again and again."""
 _NO_INCIDENT = ContextReference()
 _QUESTION = {"list": "coverage"}
 """What cursors belong to."""
 _NONE = Demand()
 
 
-class _Best(NamedTuple):
-    """What a search found first; no confidence if it found nothing."""
+class _Found(NamedTuple):
+    """What a search found for an alert, the best first."""
 
     mode: SearchMode
-    confidence: float | None = None
-    workflow_id: str = ""
+    remedies: tuple[Remedy, ...] = ()
 
 
 class _Catalog(NamedTuple):
@@ -69,7 +69,8 @@ class _Catalog(NamedTuple):
 class Coverage:
     """Answers callers; every failure is a `FormularyError`, every call leaves an event in the trail.
 
-    A call compares alerts of the cluster for `alert_seconds`: it stays within its deadline, however many there are.
+    A call compares signals for half of `alert_seconds`, and alerts of the cluster until these are over: it stays within
+    its deadline, however many there are.
     """
 
     def __init__(self, parts: CatalogParts, *, strict_keys: frozenset[str], alert_seconds: float = 3.0) -> None:
@@ -81,15 +82,15 @@ class Coverage:
         self._strict_keys = strict_keys
         self._alert_seconds = alert_seconds
         self._queries: TTLCache[Asking, list[WeakQuery]] = TTLCache(maxsize=_REMEMBERED, ttl=_QUERIES_SECONDS)
-        self._found: TTLCache[tuple[_Catalog, str], _Best] = TTLCache(_FOUND, _FOUND_SECONDS)
-        """By what was searched and the query."""
+        self._found: TTLCache[tuple[_Catalog, str, str], _Found] = TTLCache(_FOUND, _FOUND_SECONDS)
+        """By what was searched, the name of the alert, and the query."""
 
     async def of_catalog(self, *, limit: int, after: str = "", caller: Caller) -> CoverageAnswer:
         """The canonical signals and those that workflows declare, the alerts of the cluster, and the weak queries.
 
         At most `limit` signals and as many alerts; `after` is the cursor of the page before. Where the time does not
-        suffice for the alerts of a page, the page is shorter. It has one at least, so that a caller gets to the end.
-        Pages list each alert once that is there all the time, whatever is asked meanwhile.
+        suffice for those of a page, the page is shorter. It has one at least, so that a caller gets to the end. Pages
+        list each once that is there all the time, whatever is asked meanwhile.
 
         Raises:
             InvalidInput: the cursor is that of another question.
@@ -108,15 +109,16 @@ class Coverage:
             turn_of_signals, known = _in_turn(
                 [Alert(name=name) for name in names.values()], demand, listed=Listed(*listed[2:])
             )
+            now = time.monotonic()
             signals, mode = await self._covered(
-                known, declared=declared, demand=demand, catalog=catalog, searched=names.keys() - declared.keys()
+                known, declared=declared, demand=demand, catalog=catalog, until=now + self._alert_seconds / 2
             )
             turn_of_alerts, rules = _in_turn(rules, demand, listed=Listed(*listed[:2]))
-            until = time.monotonic() + self._alert_seconds
+            until = now + self._alert_seconds
             compared, mode_of_alerts = await self._compared(rules, demand=demand, catalog=catalog, until=until)
-            shown_signals = min(limit, len(turn_of_signals.places))
+            shown_signals = min(limit, len(turn_of_signals.places), len(signals))
             shown_alerts = min(limit, len(turn_of_alerts.places), len(compared))
-            now = TwoLists(*turn_of_alerts.after(shown_alerts), *turn_of_signals.after(shown_signals))
+            place = TwoLists(*turn_of_alerts.after(shown_alerts), *turn_of_signals.after(shown_signals))
             is_last = (shown_alerts, shown_signals) == (len(turn_of_alerts.places), len(turn_of_signals.places))
             alerts = in_order(compared[:shown_alerts])
             queries = await self._weak_queries(asking) if not after else []
@@ -125,11 +127,12 @@ class Coverage:
             return CoverageAnswer(
                 signals=in_order(signals[:shown_signals]),
                 totals=totals_of(signals),
+                signals_waiting=len(known) - len(signals),
                 alerts=alerts,
                 alert_totals=totals_of(compared) if rules else None,
                 alerts_waiting=len(rules) - len(compared),
                 queries=queries,
-                next_cursor="" if is_last else cursor(now, question=_QUESTION),
+                next_cursor="" if is_last else cursor(place, question=_QUESTION),
                 days=DAYS,
                 search_mode=mode or mode_of_alerts,
                 notes=[*_on_rights(asking), *([more] if len(declared) == MAX_SIGNALS else [])],
@@ -172,7 +175,7 @@ class Coverage:
         if not rules:
             return {}
         alerts, _ = await self._compared(rules, demand={}, catalog=await self._catalog(None))
-        return totals_of(alerts).model_dump(include={"covered", "weak", "none", "ignored"})
+        return totals_of(alerts).model_dump(exclude={"demand_covered"})
 
     async def _asking(self, caller: Caller) -> Asking:
         """Whose searches the caller may count: its own, and those for incidents that it may read."""
@@ -195,12 +198,10 @@ class Coverage:
     async def _compared(
         self, alerts: Sequence[Alert], *, demand: Mapping[str, Demand], catalog: _Catalog, until: float = math.inf
     ) -> tuple[list[CoveredSignal], str]:
-        """As `_covered`: each alert is searched for, whether workflows declare it or not."""
+        """As `_covered`, with what workflows declare of these alerts."""
         names = {fold(alert.name) for alert in alerts}
         declared = await self._demand.declared(names, namespaces=catalog.namespaces, at_most=len(names))
-        return await self._covered(
-            alerts, declared=declared, demand=demand, catalog=catalog, searched=names, until=until
-        )
+        return await self._covered(alerts, declared=declared, demand=demand, catalog=catalog, until=until)
 
     async def _covered(
         self,
@@ -209,48 +210,42 @@ class Coverage:
         declared: Mapping[str, DeclaredSignal],
         demand: Mapping[str, Demand],
         catalog: _Catalog,
-        searched: Collection[str],
         until: float = math.inf,
     ) -> tuple[list[CoveredSignal], str]:
-        """The alerts with their remedies, and how the catalog ranked. Those in `searched` are looked for.
+        """The alerts with their remedies, and how the catalog ranked.
 
         In the order in which they are given. What is not found by `until`, a moment of the monotonic clock, is left
         out.
         """
-        to_search = [alert for alert in alerts if fold(alert.name) in searched]
-        found: dict[Alert, _Best] = {}
-        for start in range(0, len(to_search), _SEARCHES_AT_ONCE):
-            if found and time.monotonic() > until:
+        signals: list[CoveredSignal] = []
+        mode = ""
+        for start in range(0, len(alerts), _SEARCHES_AT_ONCE):
+            if signals and time.monotonic() > until:
                 break
-            some = to_search[start : start + _SEARCHES_AT_ONCE]
-            best = await asyncio.gather(*map(partial(self._best, catalog=catalog), some))
-            found |= dict(zip(some, best, strict=True))
-        signals = [
-            _covered_signal(
-                alert,
-                best=found.get(alert),
-                declared=declared.get(fold(alert.name)),
-                demand=demand.get(alert.name.lower(), _NONE),
-            )
-            for alert in alerts
-            if alert in found or fold(alert.name) not in searched
-        ]
-        return signals, next((best.mode for best in found.values()), "")
+            some = alerts[start : start + _SEARCHES_AT_ONCE]
+            for alert, found in zip(
+                some, await asyncio.gather(*map(partial(self._search, catalog=catalog), some)), strict=True
+            ):
+                declaring = declared.get(fold(alert.name))
+                asked_for = demand.get(alert.name.lower(), _NONE)
+                signals.append(_covered_signal(alert, found.remedies, declared=declaring, demand=asked_for))
+                mode = mode or found.mode
+        return signals, mode
 
-    async def _best(self, alert: Alert, *, catalog: _Catalog) -> _Best:
-        """The best hit; remembered where vectors ranked, since workflows without one change no fingerprint."""
+    async def _search(self, alert: Alert, *, catalog: _Catalog) -> _Found:
+        """What fits an alert; remembered where vectors ranked, since workflows without one change no fingerprint."""
         query = alert.query[:MAX_QUERY_LENGTH]
-        key = catalog, query
-        best = self._found.get(key)
-        if best is not None:
-            return best
+        key = catalog, alert.name, query
+        known = self._found.get(key)
+        if known is not None:
+            return known
         request = search_request(query=query)
         plan = plan_search(request, context=None, strict_keys=self._strict_keys)
         ranked, hits = await self._searcher.ranking(request, plan=plan, namespaces=catalog.namespaces)
-        best = _Best(ranked.mode, hits[0].scored.confidence, _id(hits[0])) if hits else _Best(ranked.mode)
+        found = _Found(ranked.mode, tuple(_remedies(alert, hits)))
         if ranked.mode is SearchMode.HYBRID:
-            self._found[key] = best
-        return best
+            self._found[key] = found
+        return found
 
 
 def _in_turn(alerts: Iterable[Alert], demand: Mapping[str, Demand], *, listed: Listed) -> tuple[Turn, list[Alert]]:
@@ -263,18 +258,28 @@ def _in_turn(alerts: Iterable[Alert], demand: Mapping[str, Demand], *, listed: L
     return turn, [by_place[place] for place in dict.fromkeys([*turn.places, *by_place])]
 
 
+def _remedies(alert: Alert, hits: Sequence[Hit]) -> Iterator[Remedy]:
+    """The hits that may decide the state of an alert: the first, the likely ones, and those that declare it."""
+    for number, hit in enumerate(hits):
+        labels = hit.parsed.workflow.spec.labels
+        declares = fold(alert.name) in map(fold, labels.signal_type)
+        if not number or declares or hit.scored.confidence >= WEAK_CONFIDENCE:
+            yield Remedy(_id(hit), hit.scored.confidence, bare_kinds(labels.component), declares)
+
+
 def _covered_signal(
-    alert: Alert, *, best: _Best | None, declared: DeclaredSignal | None, demand: Demand
+    alert: Alert, found: Sequence[Remedy], *, declared: DeclaredSignal | None, demand: Demand
 ) -> CoveredSignal:
-    confidence = best.confidence if best is not None else None
     declared_by = declared.workflows if declared is not None else 0
-    state = state_of(confidence=confidence, declared_by=declared_by)
+    state, remedy, reason = judged(alert, found, declared_by=declared_by)
+    of = remedy or (found[0] if found and state == "none" else None)
     return CoveredSignal(
         name=visible(alert.name),
         severity=visible(alert.severity),
         state=state,
-        workflow_id=best.workflow_id if best is not None and state != "none" else "",
-        confidence=confidence,
+        reason=visible(reason),
+        workflow_id=remedy.workflow_id if remedy is not None else "",
+        confidence=of.confidence if of is not None else None,
         declared_by=declared_by,
         asked=demand.asked,
         fired=demand.fired,

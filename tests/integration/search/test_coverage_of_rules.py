@@ -26,6 +26,7 @@ from support.manifest import workflow
 from support.services import open_parts
 
 LABELS = workflow("x")["spec"]["labels"]
+WHAT_FOR = "Restarts a pod of which a container was OOMKilled, killed since it was out of memory."
 LEAD = Caller(name="lead", access=EVERYTHING)
 SHOPPER = Caller(name="shopper", access=Rights(see={"formulary"}, use={"shop"}, rules={"shop", "elsewhere"}))
 BANKER = Caller(name="banker", access=Rights(see={"formulary", "bank"}, rules={"bank"}))
@@ -47,7 +48,7 @@ async def catalog(
     database: str, workflows: CatalogWriter, contexts: ContextWriter, rules: AlertRuleWriter
 ) -> AsyncIterator[CatalogParts]:
     """A catalog that ranks by words, with alerts of two namespaces, one of them in both."""
-    await fill(workflows, [workflow("restart-pod", labels=LABELS | {"signalType": ["OOMKilled"]})])
+    await fill(workflows, [workflow("restart-pod", labels=LABELS | {"signalType": ["OOMKilled"]}, what=WHAT_FOR)])
     await fill(workflows, [workflow("vault-unseal", labels=LABELS | {"signalType": ["VaultSealed"]})], namespace="bank")
     await contexts.save(RequestContext(namespace="shop", name="oom", remediation_id="rr", signal_name="BreadBurns"))
     await rules.replace(SHOP, [Alert(name="OOMKilled", severity="critical"), Alert(name="BreadBurns")])
@@ -75,7 +76,9 @@ async def test_alerts_of_the_cluster_are_listed_once_with_what_defines_them(cata
     ]
     (oom,) = (each for each in answer.alerts if each.name == "OOMKilled")
     assert (oom.severity, oom.workflow_id, oom.declared_by) == ("critical", "restart-pod", 1)
-    assert answer.alert_totals == CoverageTotals(covered=2, weak=0, none=1, ignored=1, demand_covered=0.0)
+    assert answer.alert_totals == CoverageTotals(
+        covered=2, declared_only=0, weak=0, none=1, ignored=1, demand_covered=0.0
+    )
     assert answer.alerts_waiting == 0
     assert "VaultSealed" in [each.name for each in answer.signals]
 
@@ -116,7 +119,13 @@ async def test_alerts_for_which_there_was_no_time_are_counted_and_not_called_unc
     }
     later = await forgetful.of_catalog(limit=1000, after=answer.next_cursor, caller=LEAD)
     assert [each.name for each in later.alerts] == ["VaultSealed", "Watchdog"]
-    assert later.next_cursor == ""
+    assert (len(answer.signals), answer.totals.number) == (2, 2)
+    pages = [answer, later]
+    while after := pages[-1].next_cursor:
+        pages.append(await forgetful.of_catalog(limit=1000, after=after, caller=LEAD))
+    whole = joined(pages)
+    assert len({each.name for each in whole.signals}) == len(whole.signals) == answer.signals_waiting + 2
+    assert (whole.signals_waiting, whole.alerts_waiting) == (0, 0)
 
 
 async def test_pages_together_are_the_whole(catalog: CatalogParts) -> None:
@@ -172,7 +181,13 @@ async def test_an_alert_that_no_page_listed_fails_a_check(catalog: CatalogParts,
 async def test_the_metric_counts_all_alerts_over_the_whole_catalog(
     catalog: CatalogParts, rules: AlertRuleWriter
 ) -> None:
-    assert await coverage(catalog).states_of_rules() == {"covered": 2, "weak": 0, "none": 1, "ignored": 1}
+    assert await coverage(catalog).states_of_rules() == {
+        "covered": 2,
+        "declared_only": 0,
+        "weak": 0,
+        "none": 1,
+        "ignored": 1,
+    }
     for each in (SHOP, SHOP_TOO, BANK):
         await rules.replace(each, [])
     assert await coverage(catalog).states_of_rules() == {}

@@ -28,6 +28,7 @@ from support.serving import serving
 from support.visiting import OWN_FORM, visiting
 
 LABELS = workflow("x")["spec"]["labels"]
+WHAT_FOR = "Restarts a pod of which a container was OOMKilled, killed since it was out of memory."
 HOSTILE = "<script>alert(1)</script>"
 RULES = """
 groups:
@@ -82,7 +83,8 @@ async def world(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFac
     (rules.parent / "ignored.txt").write_text(IGNORE)
     async with migrated_database(postgres) as dsn:
         writing = await Database.open(dsn, role=Role.WRITER, size=2, deadline=30)
-        await fill(CatalogWriter(writing), [workflow("restart-pod", labels=LABELS | {"signalType": ["OOMKilled"]})])
+        restart = workflow("restart-pod", labels=LABELS | {"signalType": ["OOMKilled"]}, what=WHAT_FOR)
+        await fill(CatalogWriter(writing), [restart])
         vault = workflow("vault-unseal", labels=LABELS | {"signalType": ["VaultSealed"]})
         await fill(CatalogWriter(writing), [vault], namespace="bank")
         await ContextWriter(writing).save(RequestContext(namespace="shop", name="oom", remediation_id="rr-shop"))
@@ -116,7 +118,14 @@ async def test_alerts_of_a_file_are_compared_by_a_person_with_a_token(world: Wor
     assert "2 covered, 0 weak, 1 none" in done.out
     other = await world.command("coverage", "--from", str(world.rules.parent), "--json", by="shopper")
     answer = json.loads(other.out)
-    assert answer["totals"] == {"covered": 1, "weak": 0, "none": 2, "ignored": 0, "demand_covered": None}
+    assert answer["totals"] == {
+        "covered": 1,
+        "declared_only": 0,
+        "weak": 0,
+        "none": 2,
+        "ignored": 0,
+        "demand_covered": None,
+    }
     assert "vault-unseal" not in other.out
 
 
@@ -160,7 +169,14 @@ async def test_alerts_of_the_cluster_are_shown_with_their_origin_to_those_who_ma
         name: ["shop/orders"] for name in (f"Odd{HOSTILE}", "OOMKilled", "Watchdog")
     }
     assert "vault" not in json.dumps(other).lower()
-    assert other["alert_totals"] == {"covered": 1, "weak": 0, "none": 1, "ignored": 1, "demand_covered": None}
+    assert other["alert_totals"] == {
+        "covered": 1,
+        "declared_only": 0,
+        "weak": 0,
+        "none": 1,
+        "ignored": 1,
+        "demand_covered": None,
+    }
     none = json.loads((await world.command("coverage", "--json", by="visitor")).out)
     assert (none["alerts"], none["alert_totals"], none["alerts_waiting"]) == ([], None, 0)
 
@@ -198,6 +214,7 @@ async def test_the_metric_is_counted_in_the_background_and_soon_there(world: Wor
             pass
     assert sorted(lines) == [
         'formulary_alerts{state="covered"} 2.0',
+        'formulary_alerts{state="declared_only"} 0.0',
         'formulary_alerts{state="ignored"} 1.0',
         'formulary_alerts{state="none"} 1.0',
         'formulary_alerts{state="weak"} 0.0',

@@ -49,7 +49,7 @@ CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {group
 
 
 def test_plain_rule_files_are_read_without_recording_rules_and_placeholders() -> None:
-    assert alerts_in_text(PLAIN, name="rules.yaml") == [
+    assert alerts_in_text(PLAIN, name="rules.yaml").alerts == [
         Alert(name="CartIsFull", severity="critical", summary="Cart of holds too much."),
         Alert(name="ShopIsSlow"),
     ]
@@ -61,8 +61,78 @@ def test_objects_and_lists_of_objects_are_read_beside_other_kinds(tmp_path: Path
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "both.yml").write_text(f"{CONFIG_MAP}---\n{PLAIN}")
     (tmp_path / "notes.txt").write_text("no rules")
-    names = [alert.name for alert in alerts_in_files(tmp_path)]
+    names = [alert.name for alert in alerts_in_files(tmp_path).alerts]
     assert sorted(names) == ["CartIsFull", "ShopIsDown", "ShopIsSlow"]
+
+
+VM_RULE = OBJECT.replace("monitoring.coreos.com/v1", "operator.victoriametrics.com/v1beta1").replace(
+    "kind: PrometheusRule", "kind: VMRule"
+)
+OF_API = {
+    "status": "success",
+    "data": {
+        "groups": [
+            {
+                "name": "shop",
+                "file": "shop.yaml",
+                "rules": [
+                    {"name": "shop:requests", "type": "recording", "query": "1"},
+                    {
+                        "name": "ShopIsDown",
+                        "type": "alerting",
+                        "labels": {"severity": "critical"},
+                        "annotations": {"summary": "Nobody can buy anything."},
+                        "alerts": [],
+                    },
+                ],
+            }
+        ]
+    },
+}
+
+
+def test_rules_are_read_from_every_form_in_which_people_have_them(tmp_path: Path) -> None:
+    shop = Alert(name="ShopIsDown", summary="Nobody can buy anything.")
+    assert alerts_in_text(VM_RULE, name="rules") == ([shop], [])
+    config_map = {"kind": "ConfigMap", "data": {"alerting_rules.yml": PLAIN, "prometheus.yml": "global: {}"}}
+    assert [each.name for each in alerts_in_text(json.dumps(config_map), name="x").alerts] == [
+        "CartIsFull",
+        "ShopIsSlow",
+    ]
+    (tmp_path / "rules.json").write_text(json.dumps(OF_API | {"padding": "x" * 2**20}))
+    (alert,) = alerts_in_files(tmp_path / "rules.json").alerts
+    assert alert == Alert(name="ShopIsDown", severity="critical", summary="Nobody can buy anything.")
+    (tmp_path / "rules.json").unlink()
+    (tmp_path / "shop.rules").write_text(PLAIN)
+    assert len(alerts_in_files(tmp_path).alerts) == 2
+
+
+def test_what_holds_no_rules_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(f"{CONFIG_MAP}---\n{PLAIN}")
+    (tmp_path / "values.yaml").write_text("replicas: 3")
+    (tmp_path / "readme.md").write_text("no rules")
+    found = alerts_in_files(tmp_path)
+    assert sorted(found.skipped) == [
+        "readme.md (no YAML or JSON)",
+        "rules.yaml (document 1) (kind ConfigMap)",
+        "values.yaml (no groups of rules)",
+    ]
+    (note,) = found.notes
+    assert note.startswith("skipped: rules.yaml")
+    (tmp_path / "rules.yaml").unlink()
+    with pytest.raises(InvalidInput, match=r"no alerting rules \(skipped: values.yaml \(no groups of rules\), readme"):
+        alerts_in_files(tmp_path)
+
+
+def test_a_broken_rule_file_in_a_config_map_is_named_by_its_key() -> None:
+    config_map = {"kind": "ConfigMap", "data": {"shop.yml": "groups: ["}}
+    with pytest.raises(InvalidInput, match=r"x: shop\.yml: line 2"):
+        alerts_in_text(json.dumps(config_map), name="x")
+
+
+def test_a_helm_template_is_to_be_rendered_first() -> None:
+    with pytest.raises(InvalidInput, match="rules: is a Helm template; render it with `helm template` first"):
+        alerts_in_text(f"{{{{- if .Values.rules.enabled }}}}\n{OBJECT}{{{{- end }}}}\n", name="rules")
 
 
 def test_a_rule_says_itself_that_it_needs_no_remedy_and_all_of_a_name_must() -> None:
@@ -75,7 +145,7 @@ groups:
       - {alert: Blank, annotations: {formulary_no_remedy: ' '}}
       - {alert: Odd, annotations: {formulary_no_remedy: {a: b}}}
 """
-    alerts = alerts_in_text(text, name="rules.yaml")
+    alerts = alerts_in_text(text, name="rules.yaml").alerts
     assert [(each.name, each.ignored) for each in alerts] == [
         ("Watchdog", "always fires"),
         ("DiskFills", ""),
@@ -87,7 +157,7 @@ groups:
 
 
 def test_an_alert_asks_what_an_agent_would_ask() -> None:
-    (alert,) = alerts_in_text(OBJECT, name="rules.yaml")
+    (alert,) = alerts_in_text(OBJECT, name="rules.yaml").alerts
     assert alert.query == "ShopIsDown Nobody can buy anything."
 
 
@@ -96,7 +166,7 @@ def test_an_alert_asks_what_an_agent_would_ask() -> None:
     [
         ("groups: [\n", "rules.yaml: line 2: "),
         ("groups: []\n", "rules.yaml: holds rules, and none of them is an alert; give a PrometheusRule"),
-        (CONFIG_MAP, "rules.yaml: holds no alerting rules; give a PrometheusRule"),
+        (CONFIG_MAP, "holds no alerting rules (skipped: rules.yaml (kind ConfigMap)); give a PrometheusRule"),
         ("", "rules.yaml: holds no alerting rules"),
         ("- just\n- a list\n", "rules.yaml: is a list"),
         ("groups: {}\n", "none of them is an alert"),
@@ -169,13 +239,13 @@ def test_long_lists_are_sent_in_parts_that_fit_and_lose_nothing() -> None:
 )
 def test_what_prometheus_fills_in_is_left_out(annotation: str, summary: str) -> None:
     rules = {"groups": [{"name": "a", "rules": [{"alert": "A", "expr": "1", "annotations": {"summary": annotation}}]}]}
-    (alert,) = alerts_in_text(json.dumps(rules), name="rules")
+    (alert,) = alerts_in_text(json.dumps(rules), name="rules").alerts
     assert alert.summary == summary
 
 
 def test_braces_without_an_end_are_text() -> None:
     rules = f"groups: [{{name: a, rules: [{{alert: A, expr: '1', annotations: {{summary: '{'{' * 60_000}'}}}}]}}]"
-    (alert,) = alerts_in_text(rules, name="rules")
+    (alert,) = alerts_in_text(rules, name="rules").alerts
     assert set(alert.summary) == {"{", " "}
 
 

@@ -25,7 +25,8 @@ _limit_option = click.option(
     "rules",
     type=DIRECTORY,
     metavar="FILE|DIR",
-    help="Rule file, or directory of them, whose alerts to compare: PrometheusRule objects or Prometheus rules.",
+    help="File or directory whose alerts to compare: PrometheusRule, VMRule and ConfigMap objects, rule files, the "
+    "JSON of /api/v1/rules.",
 )
 @click.option(
     "--ignore",
@@ -36,7 +37,7 @@ _limit_option = click.option(
 @click.option(
     "--fail-on",
     type=click.Choice(["none", "weak"]),
-    help="Exit with 1 if an alert has no remedy; `weak`: or a weak one.",
+    help="Exit with 1 if an alert has no remedy; `weak`: or is not covered.",
 )
 @catalog_options
 @json_option
@@ -54,25 +55,30 @@ def coverage_command(
     queries of 30 days that found too little. --fail-on is then about these alerts; where there are none, about the
     signals. A rule with the annotation formulary_no_remedy is ignored, for the reason that it gives.
 
-    An alert is covered if a workflow declares it or its best hit has a confidence of 0.5 or more, weak if the best hit
-    has 0.1 or more, else none. --fail-on also exits with 1 if an alert of the cluster could not be compared.
+    An alert is covered if a search finds a remedy with a confidence of 0.5 or more that is about the same kind of
+    object. Otherwise it is declared only if a workflow declares it, weak if the best hit has 0.1 or more, else none.
+    --fail-on also exits with 1 if an alert of the cluster could not be compared.
 
     \b
     Examples:
       formulary coverage
       formulary coverage --from rules/ --ignore ignore.yaml --fail-on none   # for CI
       formulary coverage --ignore ignore.yaml --fail-on none                 # alerts of the cluster
+      curl -s PROMETHEUS/api/v1/rules >rules.json && formulary coverage --from rules.json
     """
     from formulary_catalog.cli.catalog.covering_pages import show_coverage
     from formulary_catalog.domain.coverage.alerts import ignored_by_rules
-    from formulary_catalog.domain.coverage.states import failing, with_ignored
+    from formulary_catalog.domain.coverage.states import failing, with_ignored, with_notes
     from formulary_catalog.loading.rule_files import alerts_in_files, ignored_in_file
     from formulary_catalog.runtime.terminal import Page
 
-    alerts = alerts_in_files(rules) if rules is not None else []
+    alerts, notes = [], []
+    if rules is not None:
+        found = alerts_in_files(rules)
+        alerts, notes = found.alerts, found.notes
     ignored = ignored_by_rules(alerts) | (ignored_in_file(ignore) if ignore is not None else {})
     answer = target.ask(lambda catalog: _coverage(catalog, alerts), by_meaning=True)
-    answer = with_ignored(answer, ignored) if ignored else answer
+    answer = with_notes(with_ignored(answer, ignored) if ignored else answer, notes)
     if as_json:
         click.echo(answer.model_dump_json())
     else:

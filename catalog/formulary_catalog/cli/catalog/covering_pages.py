@@ -10,23 +10,27 @@ from formulary_catalog.domain.coverage.answers import (
     DuplicatesAnswer,
     StaleAnswer,
 )
+from formulary_catalog.domain.coverage.states import in_words
 from formulary_catalog.runtime.terminal import Page, counted
 
 _COLUMNS = ("STATE", "ALERT", "SEVERITY", "REMEDY", "DECLARED BY", "CONFIDENCE", "DEMAND")
+_REASON = "WHY NOT COVERED"
 _SHOWN_SOURCES = 2
 
 
 def show_coverage(answer: CoverageAnswer, *, page: Page, console_url: str = "") -> None:
     """One line a signal, what is not covered first, and the totals; so too for alerts of the cluster; weak queries."""
-    page.table(_COLUMNS, [_row(each) for each in answer.signals])
+    page.table((*_COLUMNS, _REASON), [(*_row(each), each.reason) for each in answer.signals])
     page.line()
     _show_totals(answer.totals, days=answer.days, page=page)
     if answer.alert_totals is not None:
         page.line()
-        rows = [(*_row(each), _sources(each.sources)) for each in answer.alerts]
-        page.table((*_COLUMNS, "DEFINED BY"), rows)
+        rows = [(*_row(each), _sources(each.sources), each.reason) for each in answer.alerts]
+        page.table((*_COLUMNS, "DEFINED BY", _REASON), rows)
         page.line()
         _show_totals(answer.alert_totals, days=answer.days, page=page, of="alerts of the cluster: ")
+    if answer.signals_waiting:
+        page.pair("not compared", f"{counted(answer.signals_waiting, 'signal')}; ask again", style="yellow")
     if answer.alerts_waiting:
         waiting = f"{counted(answer.alerts_waiting, 'alert')} of the cluster; ask again"
         page.pair("not compared", waiting, style="yellow")
@@ -39,7 +43,7 @@ def show_coverage(answer: CoverageAnswer, *, page: Page, console_url: str = "") 
 
 def _row(each: CoveredSignal) -> tuple[str, ...]:
     return (
-        f"ignored: {each.ignored}" if each.ignored else each.state,
+        f"ignored: {each.ignored}" if each.ignored else in_words(each.state),
         each.name,
         each.severity,
         each.workflow_id,
@@ -56,8 +60,9 @@ def _sources(sources: Sequence[str]) -> str:
 
 
 def _show_totals(totals: CoverageTotals, *, days: int, page: Page, of: str = "") -> None:
+    declared = f", {totals.declared_only} declared only" if totals.declared_only else ""
     ignored = f", {totals.ignored} ignored" if totals.ignored else ""
-    page.pair("total", f"{of}{totals.covered} covered, {totals.weak} weak, {totals.none} none{ignored}")
+    page.pair("total", f"{of}{totals.covered} covered{declared}, {totals.weak} weak, {totals.none} none{ignored}")
     if totals.demand_covered is not None:
         page.pair("by demand", f"{totals.demand_covered:.0%} of searches and incidents in {days} days")
 

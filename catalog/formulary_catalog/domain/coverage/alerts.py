@@ -14,6 +14,7 @@ from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.workflows.labels import fold
 
 RULE_KIND = "PrometheusRule"
+_RULE_KINDS = (RULE_KIND, "VMRule")
 NO_REMEDY = "formulary_no_remedy"
 """The annotation of a rule that says why nobody needs a remedy. Prometheus 2 refuses names with a dot or a slash."""
 MAX_ALERTS = 2000
@@ -55,15 +56,17 @@ class Alert:
 
 
 def alerts_of(document: Mapping[str, Any]) -> Iterator[Alert] | None:
-    """The alerts of a PrometheusRule or of a plain rule file; None for any other document.
+    """The alerts of a PrometheusRule or VMRule, a rule file, or an answer of `/api/v1/rules`; None for anything else.
 
     Recording rules are left out, and so is what has no name: Prometheus itself refuses it.
     """
-    if document.get("kind") == RULE_KIND:
+    if document.get("kind") in _RULE_KINDS:
         document = _mapping(document.get("spec"))
-    elif "kind" in document or "groups" not in document:
+    elif "kind" in document:
         return None
-    return _alerts(_items(document.get("groups")))
+    elif "status" in document:
+        document = _mapping(document.get("data"))
+    return _alerts(_items(document["groups"])) if "groups" in document else None
 
 
 def distinct(alerts: Iterable[Alert]) -> list[Alert]:
@@ -107,7 +110,9 @@ def portions(alerts: Sequence[Alert]) -> Iterator[list[Alert]]:
 def _alerts(groups: Iterable[Any]) -> Iterator[Alert]:
     for group in groups:
         for rule in _items(_mapping(group).get("rules")):
-            name = _text(_mapping(rule).get("alert"), limit=MAX_LABEL_LENGTH)
+            rule = _mapping(rule)
+            named = rule.get("name") if rule.get("type") == "alerting" else rule.get("alert")
+            name = _text(named, limit=MAX_LABEL_LENGTH)
             if not name:
                 continue
             notes = _mapping(rule.get("annotations"))

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from formulary_catalog.domain.answers.catalog import Answer
 
-State = Literal["covered", "weak", "none"]
+State = Literal["covered", "declared_only", "weak", "none"]
 
 
 class CoveredSignal(Answer):
@@ -19,13 +19,17 @@ class CoveredSignal(Answer):
     name: str
     severity: str = Field(default="", description="As the rule labels it; empty for a signal.")
     state: State = Field(
-        description="covered: a workflow declares it, or the best hit has a confidence of 0.5 or more. weak: the best "
-        "hit has 0.1 or more. none: it has less, or nothing fits."
+        description="covered: a search finds a remedy with a confidence of 0.5 or more that is about the same kind of "
+        "object. declared_only: none of these, but a workflow declares it. weak: the best hit has 0.1 or more. none: "
+        "it has less, or nothing fits."
     )
-    workflow_id: str = Field(description="The best hit; empty in state none, and where none was searched for.")
+    reason: str = Field(default="", description="Why it is not covered, as far as there is a remedy to speak of.")
+    workflow_id: str = Field(
+        description="The remedy: the best hit of those that the state is about. Empty in state none, and where no "
+        "workflow that declares it was found."
+    )
     confidence: float | None = Field(
-        description="Of the best hit, as a search has it; null if nothing fits. What workflows declare is searched for "
-        "only where alerts are given."
+        description="Of the remedy, as a search has it; in state none of the best hit, null if nothing fits."
     )
     declared_by: int = Field(description="How many workflows declare it as their signal type.")
     asked: int = Field(description="Searches for it, that the caller may see.")
@@ -55,6 +59,7 @@ class CoverageTotals(Answer):
     """How many are in each state, without those ignored; and the share by demand."""
 
     covered: int
+    declared_only: int = 0
     weak: int
     none: int
     ignored: int
@@ -65,7 +70,7 @@ class CoverageTotals(Answer):
     @property
     def number(self) -> int:
         """How many there are, with those ignored."""
-        return self.covered + self.weak + self.none + self.ignored
+        return self.covered + self.declared_only + self.weak + self.none + self.ignored
 
 
 class CoverageAnswer(Answer):
@@ -77,6 +82,10 @@ class CoverageAnswer(Answer):
 
     signals: list[CoveredSignal]
     totals: CoverageTotals
+    signals_waiting: int = Field(
+        default=0,
+        description="Signals on other pages that this call did not compare; they are not in the totals.",
+    )
     alerts: list[CoveredSignal] = Field(
         default_factory=list,
         description="Alerts of the cluster, of namespaces in which the caller may list PrometheusRule objects; only "

@@ -4,23 +4,78 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from itertools import chain
+from typing import Literal, NamedTuple
 
 from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE
+from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoverageTotals, CoveredSignal, State
+from formulary_catalog.domain.coverage.kinds import is_same_kind, kinds_of
 from formulary_catalog.domain.workflows.labels import fold
 
 UNLIKELY = 0.1
 """A best hit with less confidence is no remedy: nine of ten such answers are wrong."""
-SEVEREST_FIRST: tuple[State, ...] = ("none", "weak", "covered")
+SEVEREST_FIRST: tuple[State, ...] = ("none", "weak", "declared_only", "covered")
 
 
-def state_of(*, confidence: float | None, declared_by: int) -> State:
-    """The state of a signal with this best confidence, None for no hit, that so many workflows declare."""
-    likely = confidence or 0.0
-    if declared_by or likely >= WEAK_CONFIDENCE:
-        return "covered"
-    return "weak" if likely >= UNLIKELY else "none"
+class Remedy(NamedTuple):
+    """A workflow that a search found for an alert. `kinds`: of the objects that it is about; `declares`: the alert."""
+
+    workflow_id: str
+    confidence: float
+    kinds: frozenset[str] = frozenset()
+    declares: bool = False
+
+
+class Judgement(NamedTuple):
+    """The state of an alert, the remedy that puts it there, None if none does, and why it is not covered."""
+
+    state: State
+    remedy: Remedy | None = None
+    reason: str = ""
+
+
+def judged(alert: Alert, found: Sequence[Remedy], *, declared_by: int) -> Judgement:
+    """The state of an alert for which these were found, the best first, and that so many workflows declare.
+
+    A remedy about another kind of object covers nothing. Where nothing says what the alert is about, only a workflow
+    that declares it is known to be about the same.
+    """
+    known = frozenset(chain.from_iterable(each.kinds for each in found))
+    kinds = kinds_of(alert.name, alert.summary, known=known)
+    for each in found:
+        if each.confidence >= WEAK_CONFIDENCE and not _mismatch(kinds, each):
+            return Judgement("covered", each)
+    if declared_by:
+        declaring = next((each for each in found if each.declares), None)
+        return Judgement("declared_only", declaring, _shortcoming(kinds, declaring))
+    best = found[0] if found else None
+    if best is None or best.confidence < UNLIKELY:
+        return Judgement("none")
+    return Judgement("weak", best, _shortcoming(kinds, best))
+
+
+def _mismatch(kinds: frozenset[str], remedy: Remedy) -> str:
+    """What says that a remedy is not about the kinds of an alert; empty where it is."""
+    about = ", ".join(sorted(remedy.kinds))
+    if kinds:
+        same = is_same_kind(kinds, remedy.kinds)
+        return "" if same else f"the alert is about {', '.join(sorted(kinds))}, the remedy about {about}"
+    if remedy.declares or is_same_kind(kinds, remedy.kinds):
+        return ""
+    return f"the alert does not say whether it is about {about}; if it is, declare it in signalType"
+
+
+def _shortcoming(kinds: frozenset[str], remedy: Remedy | None) -> str:
+    """Why the best remedy does not cover an alert."""
+    if remedy is None:
+        return "a search does not find what declares it"
+    return f"confidence below {WEAK_CONFIDENCE}" if remedy.confidence < WEAK_CONFIDENCE else _mismatch(kinds, remedy)
+
+
+def in_words(state: State) -> str:
+    """A state as people read it."""
+    return state.replace("_", " ")
 
 
 def in_order(signals: Iterable[CoveredSignal]) -> list[CoveredSignal]:
@@ -52,11 +107,13 @@ def joined(answers: Sequence[CoverageAnswer]) -> CoverageAnswer:
     alerts = in_order(each for answer in answers for each in answer.alerts)
     last = answers[-1]
     known = last.alerts_waiting + (last.alert_totals.number if last.alert_totals is not None else 0)
+    known_signals = last.signals_waiting + last.totals.number
     notes = dict.fromkeys(note for answer in answers for note in answer.notes)
     return answers[0].model_copy(
         update={
             "signals": signals,
             "totals": totals_of(signals),
+            "signals_waiting": max(known_signals - len(signals), 0),
             "alerts": alerts,
             "alert_totals": totals_of(alerts) if any(answer.alert_totals for answer in answers) else None,
             "alerts_waiting": max(known - len(alerts), 0),
@@ -90,10 +147,17 @@ def with_ignored(answer: CoverageAnswer, reasons: Mapping[str, str]) -> Coverage
     )
 
 
+def with_notes(answer: CoverageAnswer, notes: Sequence[str]) -> CoverageAnswer:
+    """The answer with these notes first."""
+    return answer.model_copy(update={"notes": [*notes, *answer.notes]}) if notes else answer
+
+
 def failing(answer: CoverageAnswer, *, fail_on: Literal["none", "weak"]) -> bool:
-    """Whether a check fails: for `none` if something has no remedy, for `weak` also if something has a weak one.
+    """Whether a check fails: for `none` if something has no remedy, for `weak` if something is not covered.
 
     It is about the alerts of the cluster where there are any. One that was not compared may have no remedy.
     """
-    totals = answer.alert_totals or answer.totals
-    return bool(answer.alerts_waiting or totals.none or (fail_on == "weak" and totals.weak))
+    totals, waiting = answer.totals, answer.signals_waiting
+    if answer.alert_totals is not None:
+        totals, waiting = answer.alert_totals, answer.alerts_waiting
+    return bool(waiting or totals.none or (fail_on == "weak" and totals.weak + totals.declared_only))

@@ -4,18 +4,22 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoveredSignal
 from formulary_catalog.domain.coverage.duplicates import near_pairs, overlap, replaces
+from formulary_catalog.domain.coverage.kinds import bare_kinds, is_same_kind, kinds_of
 from formulary_catalog.domain.coverage.stale import DAYS, Served, Use, stale_because
 from formulary_catalog.domain.coverage.states import (
     SEVEREST_FIRST,
+    Remedy,
     failing,
     in_order,
     joined,
-    state_of,
+    judged,
     totals_of,
     with_ignored,
 )
@@ -24,19 +28,28 @@ from formulary_catalog.domain.stored import WorkflowOutcome
 from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels
 from formulary_catalog.domain.workflows.matching import allowed
 
-CONFIDENCE = st.none() | st.floats(0, 1)
+KINDS = ("Pod", "Node", "Deployment", "DaemonSet", "PersistentVolumeClaim", "*")
+REMEDY = st.builds(
+    Remedy,
+    st.just("remedy"),
+    st.floats(0, 1),
+    st.frozensets(st.sampled_from(KINDS), min_size=1, max_size=2),
+    st.booleans(),
+)
+REMEDIES = st.lists(REMEDY, max_size=3).map(lambda some: sorted(some, key=lambda each: -each.confidence))
+ALERT = st.builds(Alert, name=st.sampled_from(["NodeIsSlow", "KubePodSad", "KubeDaemonSetStuck", "ShopIsSlow"]))
 SIGNAL = st.builds(
-    lambda name, confidence, declared, asked, fired: CoveredSignal(
+    lambda name, state, declared, asked, fired: CoveredSignal(
         name=name,
-        state=state_of(confidence=confidence, declared_by=declared),
+        state=state,
         workflow_id="",
-        confidence=confidence,
+        confidence=None,
         declared_by=declared,
         asked=asked,
         fired=fired,
     ),
     st.sampled_from("ABCDEFGH"),
-    CONFIDENCE,
+    st.sampled_from(SEVEREST_FIRST),
     st.integers(0, 1),
     st.integers(0, 5),
     st.integers(0, 5),
@@ -70,24 +83,82 @@ CONSTRAINTS = st.builds(
 )
 
 
-@given(CONFIDENCE, CONFIDENCE, st.integers(0, 3))
-def test_more_confidence_never_makes_a_state_worse(one: float | None, other: float | None, declared: int) -> None:
-    low, high = sorted([one, other], key=lambda each: -1.0 if each is None else each)
-    worse = SEVEREST_FIRST.index(state_of(confidence=low, declared_by=declared))
-    better = SEVEREST_FIRST.index(state_of(confidence=high, declared_by=declared))
-    assert worse <= better
-    assert state_of(confidence=low, declared_by=declared + 1) == "covered"
+@given(ALERT, REMEDIES, REMEDY, st.integers(0, 2))
+def test_another_remedy_or_declaration_never_makes_a_state_worse(
+    alert: Alert, found: list[Remedy], other: Remedy, declared: int
+) -> None:
+    more = sorted([*found, other], key=lambda each: -each.confidence)
+    states = [
+        judged(alert, found, declared_by=declared).state,
+        judged(alert, more, declared_by=declared).state,
+        judged(alert, more, declared_by=declared + 1).state,
+    ]
+    assert states == sorted(states, key=SEVEREST_FIRST.index)
+    assert states[-1] in {"covered", "declared_only"}
+
+
+@given(ALERT, REMEDIES, st.integers(0, 2))
+def test_only_a_likely_remedy_about_the_same_kind_of_object_covers(
+    alert: Alert, found: list[Remedy], declared: int
+) -> None:
+    state, remedy, reason = judged(alert, found, declared_by=declared)
+    kinds = kinds_of(alert.name, alert.summary)
+    if state == "covered":
+        assert remedy is not None
+        assert remedy.confidence >= 0.5
+        assert is_same_kind(kinds, remedy.kinds) or (not kinds and remedy.declares)
+    assert bool(reason) == (state in {"declared_only", "weak"})
+
+
+@pytest.mark.parametrize(
+    ("name", "summary", "kinds"),
+    [
+        ("KubePodCrashLooping", "Pod is crash looping.", {"Pod"}),
+        ("NodeSystemSaturation", "System saturated, load per core is very high.", {"Node"}),
+        ("KubePersistentVolumeFillingUp", "", {"PersistentVolume"}),
+        ("KubeHpaMaxedOut", "", {"HorizontalPodAutoscaler"}),
+        ("KubeCronJobRunning", "", {"CronJob"}),
+        ("HostOutOfMemory", "", {"Node"}),
+        ("OOMKilled", "", {"Pod"}),
+        ("BackoffLimitExceeded", "", {"Job"}),
+        ("ImagesCannotBePulled", "Pods on a node cannot pull an image.", {"Pod"}),
+        ("CiliumNetworkPolicyDropsAll", "", {"CiliumNetworkPolicy"}),
+        ("KubeClientCertificateExpiration", "A client certificate of the job expires.", set()),
+        ("TargetDown", "One or more targets of a job are unreachable in the namespace.", set()),
+    ],
+)
+def test_the_kind_of_an_alert_is_read_from_its_name_then_from_its_summary(
+    name: str, summary: str, kinds: set[str]
+) -> None:
+    assert kinds_of(name, summary, known=["CiliumNetworkPolicy", "Certificate", "*"]) == kinds
+
+
+@pytest.mark.parametrize(
+    ("alert", "remedy", "same"),
+    [
+        ({"Pod"}, {"apps/v1/Deployment"}, True),
+        ({"DaemonSet"}, {"v1/Pod"}, True),
+        ({"DaemonSet"}, {"Deployment", "Pod"}, False),
+        ({"PersistentVolume"}, {"PersistentVolumeClaim"}, True),
+        ({"Node"}, {"Deployment", "Ingress", "Pod"}, False),
+        ({"Node"}, {"*"}, True),
+        ({"Node"}, {"node"}, True),
+        (set(), {"Pod"}, False),
+    ],
+)
+def test_a_remedy_is_about_the_same_kind_or_what_owns_it(alert: set[str], remedy: set[str], same: bool) -> None:
+    assert is_same_kind(alert, bare_kinds(remedy)) is same
 
 
 @given(SIGNALS, st.sets(st.sampled_from("ABCDEFGH")))
 def test_every_signal_counts_once_whatever_is_ignored(signals: list[CoveredSignal], ignored: set[str]) -> None:
     answer = with_ignored(_answer(signals), dict.fromkeys(ignored, "known"))
     totals = answer.totals
-    assert totals.covered + totals.weak + totals.none + totals.ignored == len(signals)
+    assert totals.number == len(signals)
     assert {each.name for each in answer.signals if each.ignored} == ignored & {each.name for each in signals}
     assert totals.demand_covered is None or 0 <= totals.demand_covered <= 1
     assert failing(answer, fail_on="weak") or not failing(answer, fail_on="none")
-    assert failing(answer.model_copy(update={"alerts_waiting": 1}), fail_on="none")
+    assert failing(answer.model_copy(update={"signals_waiting": 1}), fail_on="none")
     everything = with_ignored(answer, {each.name: "known" for each in signals})
     assert not failing(everything, fail_on="weak")
 

@@ -7,7 +7,14 @@ from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE
 from formulary_catalog.domain.console_address import COVERAGE
 from formulary_catalog.domain.coverage.alerts import NO_REMEDY, ignored_by_rules, portions
 from formulary_catalog.domain.coverage.answers import CoverageAnswer
-from formulary_catalog.domain.coverage.states import UNLIKELY, joined, with_ignored
+from formulary_catalog.domain.coverage.states import (
+    SEVEREST_FIRST,
+    UNLIKELY,
+    in_words,
+    joined,
+    with_ignored,
+    with_notes,
+)
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.loading.rule_files import alerts_in_text, ignored_in_text
 from formulary_catalog.server.calls.arguments.coverage import LinesArguments
@@ -20,7 +27,7 @@ from formulary_catalog.server.rest.calls import services_of
 
 VIEWS = {"": "Signals and queries", "/stale": "Stale workflows", "/duplicates": "Duplicates"}
 """The views by the end of their paths."""
-_KINDS = {"covered": "good", "weak": "waiting", "none": "bad"}
+_KINDS = {"covered": "good", "declared_only": "waiting", "weak": "waiting", "none": "bad"}
 """How the badge of a state looks."""
 
 router = APIRouter(route_class=ConsoleRoute)
@@ -43,14 +50,14 @@ async def compare(request: Request) -> Response:
     rules, ignore = str(form.get("rules", "")), str(form.get("ignore", ""))
     try:
         rules = (await file_text(form) or rules).replace("\r\n", "\n")
-        alerts = alerts_in_text(rules, name="rules")
+        found = alerts_in_text(rules, name="rules")
         listed = ignored_in_text(ignore, name="ignored alerts") if ignore.strip() else {}
     except InvalidInput as error:
         return _page(request, answer=None, of_rules=True, rules=rules, ignore=ignore, problem=str(error), status=400)
     caller = visitor_of(request).caller
     service = services_of(request).coverage
-    answer = joined([await service.of_alerts(some, caller=caller) for some in portions(alerts)])
-    answer = with_ignored(answer, ignored_by_rules(alerts) | listed)
+    answer = joined([await service.of_alerts(some, caller=caller) for some in portions(found.alerts)])
+    answer = with_notes(with_ignored(answer, ignored_by_rules(found.alerts) | listed), found.notes)
     return _page(request, answer=answer, of_rules=True, rules=rules, ignore=ignore)
 
 
@@ -98,6 +105,8 @@ def _page(
         problem=problem,
         views=VIEWS,
         kinds=_KINDS,
+        states=SEVEREST_FIRST[::-1],
+        in_words=in_words,
         sure=WEAK_CONFIDENCE,
         unlikely=UNLIKELY,
         no_remedy=NO_REMEDY,
