@@ -43,7 +43,7 @@ _MODULES = {
     "governance": "governance.commands",
     "halt": "governance.halt",
     "resume": "governance.halt",
-    "validate": "catalog.workflows",
+    "validate": "catalog.validating",
     "export": "catalog.skills",
     "trace": "audit.commands",
     "reembed": "database",

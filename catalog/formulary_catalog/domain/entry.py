@@ -23,11 +23,13 @@ from formulary_catalog.domain.workflows.annotated import with_annotated_spec
 from formulary_catalog.domain.workflows.identity import content_hash, version_id
 from formulary_catalog.domain.workflows.labels import WorkflowLabels
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, embedding_text, labels_of, lexical_texts
-from formulary_catalog.domain.workflows.problems import each_problem, problems
+from formulary_catalog.domain.workflows.problems import each_problem, nearest_name, problems
 from formulary_catalog.errors import InvalidManifest
 
 _M = TypeVar("_M", RemediationWorkflow, AIAnalysis, ContractManifest)
 _MAX_DEPTH = 100
+_CONSTRAINING = {"customLabels": "custom_labels", "detectedLabels": "detected_labels"}
+"""The fields of a spec that say where a workflow may be offered, and their other spelling."""
 _NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -116,7 +118,8 @@ def contract_entry(document: Mapping[str, Any], *, source: str, default_namespac
 def catalog_entry(document: Mapping[str, Any], *, source: str, default_namespace: str) -> CatalogEntry:
     """Validate a RemediationWorkflow document, stored or new; annotated fields count as those of its spec.
 
-    Writers are also asked for `require_visible`, which earlier releases did not ask of what is stored.
+    Writers are also asked for `require_visible` and `require_constraints`, which earlier releases did not ask of what
+    is stored.
 
     Raises:
         InvalidManifest: a field breaks a rule.
@@ -151,6 +154,26 @@ def require_visible(entry: CatalogEntry) -> None:
     """
     if hidden := first_hidden(entry.document["spec"], field="spec"):
         raise _hides(hidden, source=entry.source)
+
+
+def require_constraints(entry: CatalogEntry) -> None:
+    """Refuse a new manifest in which a field that constrains it is misspelt or misplaced, and would constrain nothing.
+
+    Raises:
+        InvalidManifest: there is such a field.
+    """
+    document, spec = entry.document, entry.document["spec"]
+    places = {"": document, "metadata.": document.get("metadata"), "spec.": spec, "spec.labels.": spec.get("labels")}
+    for place, part in places.items():
+        for key in map(str, part if isinstance(part, Mapping) else ()):
+            meant = nearest_name(key, _CONSTRAINING)
+            if meant and not (place == "spec." and key in (meant, _CONSTRAINING[meant])):
+                field = f"{place}{key if key.isprintable() else repr(key)}"
+                raise InvalidManifest(
+                    f"{entry.source}: {field}: is unknown and would constrain nothing; write spec.{meant}",
+                    source=entry.source,
+                    field=field,
+                )
 
 
 def incident_context(document: Mapping[str, Any], *, source: str, default_namespace: str) -> RequestContext:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from formulary_catalog.domain.entry import CatalogEntry, ContractEntry
 from formulary_catalog.domain.governance.contract import contract
 from formulary_catalog.domain.governance.rules import lifts_less
-from formulary_catalog.domain.workflows.labels import nearest_usual
+from formulary_catalog.domain.workflows.inputs import schema_problem
+from formulary_catalog.domain.workflows.invocable import engine_problem
+from formulary_catalog.domain.workflows.labels import SEVERITIES, WILDCARD, fold, nearest_usual
 from formulary_catalog.domain.workflows.manifest import Execution, Labels, Model
 from formulary_catalog.domain.workflows.problems import nearest_name
 
@@ -23,6 +25,8 @@ def advice(entry: CatalogEntry) -> list[str]:
     assigned = {name for groups in _ASSIGNED.findall(commands) for name in groups if name}
     undeclared = dict.fromkeys(name for name in _USED.findall(commands) if name not in declared | assigned)
     found += [f"spec.steps: a command uses ${{{name}}}, which spec.parameters does not declare" for name in undeclared]
+    problems = [schema_problem(spec.parameters) if declared else "", engine_problem(spec.execution.engine)]
+    found += [f"{problem}; it can be read and followed but not invoked" for problem in problems if problem]
     found += _unusual(spec.labels)
     return found + list(_unpinned(spec.execution)) + list(_misspelt(spec, path="spec"))
 
@@ -39,6 +43,11 @@ def _unusual(labels: Labels) -> Iterator[str]:
         for value in getattr(labels, name):
             if meant := nearest_usual(name, value):
                 yield f"spec.labels.{field.alias or name}: {value!r} is none of the usual values; did you mean {meant}?"
+            elif name == "severity" and fold(value) not in (*SEVERITIES, WILDCARD):
+                yield (
+                    f"spec.labels.severity: {value!r} is none of {', '.join(SEVERITIES)}; a search for one of these "
+                    "does not find the workflow by it"
+                )
 
 
 def _unpinned(execution: Execution) -> Iterator[str]:

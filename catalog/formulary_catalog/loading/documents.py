@@ -20,6 +20,7 @@ _HELM = re.compile(
     r"\{\{-?\s*(?:include|template|define|if|else|end|range|with|toYaml|\.(?:Values|Release|Chart|Files))\b"
 )
 _PLACE = re.compile(r" \((?:document|item) \d+(?:, item \d+)*\)$")
+_NUMBERED = re.compile(r"(document|item) (\d+)(?=[, \d\w]*\)$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +87,13 @@ def documents_in(text: str, *, name: str) -> list[ManifestDocument | Rejection]:
     ]
 
 
-def line_in(text: str, field: str) -> int:
-    """The line of a field in a YAML text that holds one document, beside others that are empty; as `line_of`."""
-    ((first_line, chunk),) = _chunks(text)
-    return first_line - 1 + line_of(chunk, field)
+def line_in(text: str, field: str, *, source: str = "") -> int:
+    """The line of a field in a YAML text; as `line_of`. `source`: of the document, where there are several."""
+    place = {noun: int(number) for noun, number in _NUMBERED.findall(source)}
+    first_line, chunk = [*_chunks(text)][place.get("document", 1) - 1]
+    within = [f"items.{place['item'] - 1}"] if "item" in place else []
+    path = ".".join(filter(None, (*within, field)))
+    return first_line - 1 + line_of(chunk, path) if path else first_line
 
 
 def rejected(problem: str, *, file: str, place: str = "") -> Rejection:

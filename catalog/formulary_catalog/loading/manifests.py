@@ -15,6 +15,7 @@ from formulary_catalog.domain.entry import (
     catalog_entry,
     contract_entry,
     incident_context,
+    require_constraints,
     require_visible,
 )
 from formulary_catalog.domain.governance import contract
@@ -174,6 +175,7 @@ def _add_workflow(
 ) -> None:
     entry = catalog_entry(document.content, source=document.source, default_namespace=default_namespace)
     require_visible(entry)
+    require_constraints(entry)
     versions = entries.setdefault((entry.namespace, entry.name), {})
     first = versions.setdefault(entry.version, entry)
     if first is entry:

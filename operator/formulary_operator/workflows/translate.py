@@ -6,7 +6,13 @@ The reconcilers and the resync call it, so that both see the same object in the 
 from collections.abc import Mapping
 from typing import Any
 
-from formulary_catalog.domain.entry import CatalogEntry, catalog_entry, incident_context, require_visible
+from formulary_catalog.domain.entry import (
+    CatalogEntry,
+    catalog_entry,
+    incident_context,
+    require_constraints,
+    require_visible,
+)
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.workflows.annotated import SPEC_ANNOTATION, annotation_of
 
@@ -35,6 +41,7 @@ def entry_of(document: Mapping[str, Any]) -> CatalogEntry:
     entry = catalog_entry(manifest, source=SOURCE, default_namespace=metadata["namespace"])
     if not entry.workflow.spec.suspend:
         require_visible(entry)
+        require_constraints(entry)
     return entry
 
 

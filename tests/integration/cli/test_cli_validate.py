@@ -134,7 +134,7 @@ async def test_all_problems_of_a_manifest_are_shown(tmp_path: Path) -> None:
 
 
 async def test_a_misspelt_field_that_restricts_nothing_is_pointed_out(tmp_path: Path) -> None:
-    document = workflow("a", suspnd=True, customLabel={"team": "red"}, notes="kept", vendorData={})
+    document = workflow("a", suspnd=True, notes="kept", vendorData={})
     document["spec"]["labels"]["severitee"] = "low"
     document["spec"]["steps"] = [{"name": "restart", "comand": "true"}]
     (tmp_path / "a.yaml").write_text(text(document))
@@ -142,7 +142,6 @@ async def test_a_misspelt_field_that_restricts_nothing_is_pointed_out(tmp_path: 
     warnings = [line.partition("spec.")[2] for line in done.out.splitlines() if "did you mean" in line]
     assert warnings == [
         "suspnd: is unknown and does nothing; did you mean suspend?",
-        "customLabel: is unknown and does nothing; did you mean customLabels?",
         "labels.severitee: is unknown and does nothing; did you mean severity?",
         "steps[0].comand: is unknown and does nothing; did you mean command?",
     ]
@@ -241,3 +240,80 @@ def test_what_another_command_prints_is_checked_as_standard_input_and_as_a_pipe(
     )
     assert broken.returncode == 1
     assert "invalid  /dev/stdin\n         (document 2): spec.version: must" in broken.stdout
+
+
+@pytest.mark.parametrize(
+    ("place", "field", "meant"),
+    [
+        ("spec", "customLabel", "customLabels"),
+        ("labels", "customLabels", "customLabels"),
+        ("", "customLabels", "customLabels"),
+        ("spec", "detectedLabel", "detectedLabels"),
+    ],
+)
+async def test_a_constraint_that_is_misspelt_or_misplaced_is_an_error(
+    tmp_path: Path, place: str, field: str, meant: str
+) -> None:
+    document = workflow("a")
+    part = {"": document, "spec": document["spec"], "labels": document["spec"]["labels"]}[place]
+    part[field] = {"team": "secret-team"}
+    (tmp_path / "a.yaml").write_text(text(document))
+    done = await formulary("validate", str(tmp_path))
+    assert done.code == 1
+    assert f"{field}: is unknown and would constrain nothing; write spec.{meant}\n" in done.out
+    assert "secret-team" not in done.out
+
+
+async def test_an_engine_that_runs_nothing_and_an_unusual_severity_are_doubtful(tmp_path: Path) -> None:
+    document = workflow("a", execution={"engine": "ansible"})
+    document["spec"]["labels"]["severity"] = ["urgent", "critical", "*"]
+    (tmp_path / "a.yaml").write_text(text(document))
+    done = await formulary("validate", str(tmp_path))
+    assert done.code == 0
+    assert "spec.execution.engine is ansible, which is not supported; supported are" in done.out
+    assert "spec.labels.severity: 'urgent' is none of critical, high, medium, low, warning, info" in done.out
+    assert (await formulary("validate", str(tmp_path), "--strict")).code == 1
+
+
+async def test_quiet_shows_only_what_is_wrong(manifests: Path) -> None:
+    done = await formulary("validate", "w", "--quiet")
+    assert "other.yaml" not in done.out
+    assert "twice.yaml" in done.out
+    assert "skipped:" not in done.out
+    quiet = await formulary("validate", "w/other.yaml", "w/bad.yaml", "--quiet")
+    assert [line.split()[0] for line in quiet.out.splitlines() if ".yaml" in line] == ["invalid"]
+
+
+async def test_findings_are_annotations_with_file_and_line(manifests: Path) -> None:
+    done = await formulary("validate", "w", "--format", "github")
+    lines = done.out.splitlines()
+    version = next(number for number, line in enumerate(_lines(manifests / "bad.yaml"), 1) if "version: one" in line)
+    assert (
+        f'::error file=w/bad.yaml,line={version}::spec.version: must be a semantic version such as "1.2.0"' in done.out
+    )
+    assert any(line.startswith("::error file=w/broken.yaml,line=3::line 3: ") for line in lines)
+    assert any(line.startswith("::warning file=w/good.yaml,line=") for line in lines)
+    assert (done.code, all(line.startswith("::") for line in lines)) == (1, True)
+
+
+async def test_findings_are_a_sarif_log(manifests: Path) -> None:
+    done = await formulary("validate", "w", "--format", "sarif")
+    log = json.loads(done.out)
+    (run,) = log["runs"]
+    assert (log["version"], run["tool"]["driver"]["name"]) == ("2.1.0", "formulary")
+    first = run["results"][0]
+    assert (first["ruleId"], first["level"]) == ("invalid", "error")
+    assert first["locations"][0]["physicalLocation"]["artifactLocation"] == {"uri": "w/bad.yaml"}
+    assert {each["level"] for each in run["results"]} == {"error", "warning"}
+    as_json = await formulary("validate", "w", "--format", "json")
+    assert json.loads(as_json.out) == json.loads((await formulary("validate", "w", "--json")).out)
+
+
+async def test_a_helm_template_says_that_it_is_to_be_rendered(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("{{- if .Values.enabled }}\n" + text(workflow("a")) + "{{- end }}\n")
+    done = await formulary("validate", str(tmp_path), "--format", "github")
+    assert "line=1::is a Helm template; render it with `helm template` first" in done.out
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()

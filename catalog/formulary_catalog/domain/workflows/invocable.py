@@ -18,10 +18,14 @@ def not_invocable_because(spec: WorkflowSpec) -> str:
         return problem
     if problem := schema_problem(spec.parameters):
         return problem
-    engine = spec.execution.engine
-    if engine not in _ENGINES:
-        return f"spec.execution.engine is {engine}, which is not supported; supported are {', '.join(_ENGINES)}"
-    return ""
+    return engine_problem(spec.execution.engine)
+
+
+def engine_problem(engine: str) -> str:
+    """What is wrong with an engine; empty for one that runs something."""
+    if engine in _ENGINES:
+        return ""
+    return f"spec.execution.engine is {engine}, which is not supported; supported are {', '.join(_ENGINES)}"
 
 
 def hidden_from_readers(spec: Mapping[str, Any]) -> str:

@@ -182,3 +182,8 @@ def test_a_workflow_that_asks_to_be_suspended_is_found_while_it_is_served_whatev
     with pytest.raises(InvalidManifest) as caught:
         entry_of(invalid)
     assert adrift(observed(invalid, refused(caught.value, current=held(GOOD))), held(GOOD))
+
+
+def test_an_object_whose_constraint_is_misspelt_is_refused() -> None:
+    with pytest.raises(InvalidManifest, match=r"spec\.customLabel: is unknown and would constrain nothing"):
+        entry_of(placed(workflow("restart", customLabel={"team": "red"})))
