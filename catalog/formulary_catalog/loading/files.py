@@ -1,17 +1,19 @@
 """Which files are manifests, or runbooks: those with the right ending under the given directories."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.errors import StartupError
 from formulary_catalog.loading.documents import Rejection, rejected
 
 _MANIFESTS = (".yaml", ".yml", ".json")
 _RULES = (*_MANIFESTS, ".rules")
 _RUNBOOKS = (".md", ".markdown")
+_SHOWN_SKIPPED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,12 @@ class FoundFiles:
     rejections: list[Rejection] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     incomplete: bool = False
+
+
+def first_of(names: Sequence[str]) -> str:
+    """Names as a message lists them: the first ones, and how many more there are."""
+    more = len(names) - _SHOWN_SKIPPED
+    return visible(", ".join(names[:_SHOWN_SKIPPED])) + (f" and {more} more" if more > 0 else "")
 
 
 def find_manifests(roots: Iterable[Path]) -> FoundFiles:

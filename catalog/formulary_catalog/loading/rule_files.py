@@ -4,17 +4,16 @@ The command line and the console call it. A file is read as manifests are (`load
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from formulary_catalog.domain.coverage.alerts import MAX_ALERTS, RULE_KIND, Alert, alerts_of, distinct
-from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.errors import InvalidInput, StartupError
 from formulary_catalog.loading.documents import ManifestDocument, Rejection, documents_in, read_documents, read_text
-from formulary_catalog.loading.files import find_rules
+from formulary_catalog.loading.files import find_rules, first_of
 from formulary_catalog.loading.syntax import SyntaxProblem, parse_yaml
 
 _EXAMPLE = (
@@ -24,7 +23,6 @@ _MAX_REASON = 500
 _MAX_JSON_BYTES = 16 * 1024**2
 """Of an answer of `/api/v1/rules`, which nobody can split."""
 _GROUPS = re.compile(r"""^\s*["']?groups["']?\s*:""", re.MULTILINE)
-_SHOWN_SKIPPED = 10
 
 
 class FoundAlerts(NamedTuple):
@@ -36,7 +34,7 @@ class FoundAlerts(NamedTuple):
     @property
     def notes(self) -> list[str]:
         """What people are told of what was skipped."""
-        return [f"skipped: {_first_of(self.skipped)}"] if self.skipped else []
+        return [f"skipped: {first_of(self.skipped)}"] if self.skipped else []
 
 
 def alerts_in_files(place: Path) -> FoundAlerts:
@@ -125,7 +123,7 @@ def _alerts(documents: Iterable[ManifestDocument | Rejection], *, place: str, sk
     without += skipped
     if not found:
         problem = "holds rules, and none of them is an alert" if rules else "holds no alerting rules"
-        besides = f" (skipped: {_first_of(without)})" if without else ""
+        besides = f" (skipped: {first_of(without)})" if without else ""
         raise InvalidInput(f"{place}: {problem}{besides}; {_EXAMPLE}", field="from")
     alerts_found = distinct(found)
     if len(alerts_found) > MAX_ALERTS:
@@ -150,8 +148,3 @@ def _with_rules(document: ManifestDocument | Rejection) -> Iterable[ManifestDocu
 
 def _what_it_is(content: Mapping[str, Any]) -> str:
     return f"kind {content['kind']}" if "kind" in content else "no groups of rules"
-
-
-def _first_of(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN_SKIPPED
-    return visible(", ".join(names[:_SHOWN_SKIPPED])) + (f" and {more} more" if more > 0 else "")

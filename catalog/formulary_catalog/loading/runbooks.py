@@ -15,7 +15,7 @@ from formulary_catalog.domain.knowledge.documents import Document
 from formulary_catalog.domain.knowledge.markdown import MAX_RUNBOOK_BYTES, runbook_documents
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.loading.documents import Rejection, rejected
-from formulary_catalog.loading.files import find_runbooks
+from formulary_catalog.loading.files import find_runbooks, first_of
 from formulary_catalog.store.knowledge.runbooks import DIRECTORY, Replacement, RunbookWriter
 
 _NAME = re.compile(r"\w[\w.-]{0,62}")
@@ -81,7 +81,8 @@ class RunbookLoader:
     async def load(self) -> RunbookReport:
         """Read all files and make the documents what they say.
 
-        A directory whose name another one has is refused, the others are loaded.
+        A directory whose name another one has is refused, the others are loaded. What was loaded of one stays if it
+        holds no runbook at all: it may be the wrong one.
 
         Raises:
             StartupError: a directory is missing or unreadable; nothing was changed.
@@ -90,6 +91,8 @@ class RunbookLoader:
         report = RunbookReport()
         directories = {name: await asyncio.to_thread(self._read, name, report) for name in self._roots}
         for name, directory in directories.items():
+            if not (directory.complete or directory.documents or directory.kept):
+                continue
             place = _place_of(self._roots[name])
             try:
                 files = await self._writer.replace(
@@ -113,6 +116,11 @@ class RunbookLoader:
         found = find_runbooks([self._roots[name]])
         directory = _Directory(complete=not found.incomplete)
         report.rejections += found.rejections
+        if not found.files and not found.rejections:
+            directory.complete = False
+            skipped = f" (skipped: {first_of(found.skipped)})" if found.skipped else ""
+            problem = f"holds no runbook{skipped}; runbooks are Markdown, and end in .md or .markdown"
+            report.rejections.append(rejected(problem, file=name))
         for file in found.files:
             source_file = f"{name}/{file.name}"
             report.files += 1

@@ -104,3 +104,14 @@ def test_one_name_is_not_for_two_directories(writing: Database, tmp_path: Path, 
     both = [tmp_path / parent / "books" for parent in "ab"]
     with pytest.raises(InvalidInput, match="one by one"):
         RunbookLoader(both, writer=RunbookWriter(writing), namespace="formulary", name=name)
+
+
+async def test_a_directory_without_runbooks_is_an_error_and_removes_nothing(database: str, tmp_path: Path) -> None:
+    books = directory(tmp_path / "books", disk="Remove unused images.")
+    await answered(database, "load", str(books))
+    (books / "disk.md").rename(books / "disk.adoc")
+    (books / "notes.json").write_text("{}")
+    refused = await run(database, "load", str(books))
+    assert refused.code == 1
+    assert "books: holds no runbook (skipped: disk.adoc, notes.json); runbooks are Markdown" in refused.err
+    assert (await sources(database))["books"][1] == 1

@@ -39,7 +39,8 @@ def runbook_documents(content: bytes, *, namespace: str, source_file: str) -> li
     """The documents of one runbook, `rb_…#heading`, in the order in which they are read.
 
     The title is that of the front matter, else the first heading of the first level, else the name of the file. What
-    the front matter lists as keywords, tags or alerts is found with each section.
+    the front matter lists as keywords, tags or alerts is found with each section; its description, by which a skill is
+    found, is read as the beginning of the text.
 
     Raises:
         InvalidInput: it is too large, no text, or has more sections than anybody reads.
@@ -54,6 +55,8 @@ def runbook_documents(content: bytes, *, namespace: str, source_file: str) -> li
         raise _refused(source_file, "contains the NUL character; remove it")
     matter, body = _front_matter(text)
     every = _headings(_PARSER.parse(body))
+    if matter.description:
+        every[0].lines[:0] = [matter.description, ""]
     headings = [each for each in every if any(each.lines)]
     if len(headings) > MAX_SECTIONS:
         raise _refused(source_file, f"has {len(headings)} sections, more than {MAX_SECTIONS}; split it")
@@ -78,6 +81,7 @@ class _Matter:
 
     title: str = ""
     keywords: tuple[str, ...] = ()
+    description: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,7 +111,12 @@ def _front_matter(text: str) -> tuple[_Matter, str]:
         return _Matter(), body
     title = next((value for name in _TITLES if isinstance(value := read.get(name), str) and value.strip()), "")
     keywords = [word for name in _KEYWORDS for word in _texts(read.get(name))]
-    return _Matter(title=_short(title), keywords=(_short(", ".join(keywords)),) if keywords else ()), body
+    matter = _Matter(
+        title=_short(title),
+        keywords=(_short(", ".join(keywords)),) if keywords else (),
+        description=one_line(" ".join(_texts(read.get("description")))),
+    )
+    return matter, body
 
 
 def _texts(value: object) -> list[str]:

@@ -133,3 +133,10 @@ def test_the_same_file_of_two_namespaces_has_two_ids() -> None:
         for namespace in ("shop", "bank")
     }
     assert len(ids) == 2
+
+
+def test_a_skill_is_found_by_its_description() -> None:
+    text = "---\nname: pending-pods\ndescription: Pods hang in Pending.\n---\n# Pending pods\n\n## Fix\n\nAdd a node.\n"
+    first, fix = runbook_documents(text.encode(), namespace="formulary", source_file="skills/SKILL.md")
+    assert "Pods hang in Pending." in first.text
+    assert "Pods hang" not in fix.text
