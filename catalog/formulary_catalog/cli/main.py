@@ -44,6 +44,7 @@ _MODULES = {
     "halt": "governance.halt",
     "resume": "governance.halt",
     "validate": "catalog.validating",
+    "draft": "catalog.authoring",
     "export": "catalog.skills",
     "trace": "audit.commands",
     "reembed": "database",

@@ -53,7 +53,7 @@ def runbook_documents(content: bytes, *, namespace: str, source_file: str) -> li
         raise _refused(source_file, "is not UTF-8; save it as that") from None
     if not storable(text):
         raise _refused(source_file, "contains the NUL character; remove it")
-    matter, body = _front_matter(text)
+    matter, body = front_matter(text)
     every = _headings(_PARSER.parse(body))
     if matter.description:
         every[0].lines[:0] = [matter.description, ""]
@@ -76,7 +76,7 @@ def runbook_documents(content: bytes, *, namespace: str, source_file: str) -> li
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Matter:
+class FrontMatter:
     """What the front matter says that finds a runbook."""
 
     title: str = ""
@@ -94,24 +94,24 @@ class _Heading:
     lines: list[str] = field(default_factory=list)
 
 
-def _front_matter(text: str) -> tuple[_Matter, str]:
+def front_matter(text: str) -> tuple[FrontMatter, str]:
     """What it says, and the text behind it. One that cannot be read says nothing."""
     matched = _FRONT_MATTER.match(text)
     if matched is None:
-        return _Matter(), text
+        return FrontMatter(), text
     body = text[matched.end() :]
     if len(matched[1]) > _MAX_FRONT_MATTER:
-        return _Matter(), body
+        return FrontMatter(), body
     try:
         # The base loader leaves all scalars text and merges nothing: merged aliases could grow without end.
         read = yaml.load(matched[1], Loader=yaml.CBaseLoader)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError):
-        return _Matter(), body
+        return FrontMatter(), body
     if not isinstance(read, dict):
-        return _Matter(), body
+        return FrontMatter(), body
     title = next((value for name in _TITLES if isinstance(value := read.get(name), str) and value.strip()), "")
     keywords = [word for name in _KEYWORDS for word in _texts(read.get(name))]
-    matter = _Matter(
+    matter = FrontMatter(
         title=_short(title),
         keywords=(_short(", ".join(keywords)),) if keywords else (),
         description=one_line(" ".join(_texts(read.get("description")))),

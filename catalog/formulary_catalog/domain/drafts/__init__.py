@@ -1,0 +1,1 @@
+"""Drafts of workflows from what people have: runbooks, skills, SSM documents, Rundeck jobs. Deterministic, no model."""
