@@ -45,6 +45,7 @@ _MODULES = {
     "resume": "governance.halt",
     "validate": "catalog.validating",
     "draft": "catalog.authoring",
+    "test": "catalog.authoring",
     "export": "catalog.skills",
     "trace": "audit.commands",
     "reembed": "database",

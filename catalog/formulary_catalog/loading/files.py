@@ -13,6 +13,7 @@ from formulary_catalog.loading.documents import Rejection, rejected
 _MANIFESTS = (".yaml", ".yml", ".json")
 _RULES = (*_MANIFESTS, ".rules")
 _RUNBOOKS = (".md", ".markdown")
+_TESTS = (".test.yaml", ".test.yml")
 _SHOWN_SKIPPED = 10
 
 
@@ -46,12 +47,25 @@ def first_of(names: Sequence[str]) -> str:
 def find_manifests(roots: Iterable[Path]) -> FoundFiles:
     """The manifests under directories, recursively, and files named outright.
 
-    Hidden entries are left out; links are followed, each directory once.
+    Hidden entries are left out, and what tests the manifests; links are followed, each directory once.
 
     Raises:
         StartupError: a root is missing or cannot be listed.
     """
-    return _find(roots, kind="manifests", endings=_MANIFESTS)
+    roots = list(roots)
+    found = _find(roots, kind="manifests", endings=_MANIFESTS)
+    named = {root for root in roots if root.is_file()}
+    found.files = [each for each in found.files if each.path in named or not each.name.endswith(_TESTS)]
+    return found
+
+
+def find_tests(roots: Iterable[Path]) -> FoundFiles:
+    """The files that say what searches must find, as `find_manifests` finds manifests.
+
+    Raises:
+        StartupError: a root is missing or cannot be listed.
+    """
+    return _find(roots, kind="tests", endings=_TESTS)
 
 
 def find_rules(roots: Iterable[Path]) -> FoundFiles:

@@ -12,7 +12,7 @@ from support.commands import formulary, formulary_now
 COMMANDS = tuple(
     "up demo serve migrate stdio search show list select related find impact stats explain coverage stale duplicates "
     "query tables docs runbooks invoke invocation console approvals approve reject governance halt resume validate "
-    "export trace reembed doctor".split()
+    "draft test export trace reembed doctor".split()
 )
 TRACE_COMMANDS = ("list", "show", "verify", "checkpoint", "keygen", "export", "hold", "release", "expire")
 PROGRAM = """
