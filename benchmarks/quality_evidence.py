@@ -1,9 +1,12 @@
-"""What an agent would paste of the lab's faults (`benchmarks/evidence`), as judged queries for the starter catalog.
+"""What an agent would paste, as judged queries for the starter catalog (`benchmarks/evidence`).
 
-Each fault is asked three times: with all that was collected, with the alert alone, and with its root cause.
+Of the lab's faults, `fit` and `judge`, each is asked three times: with all that was collected, with the alert alone,
+and with its root cause. `issues` are what people paste into public issues, told anew; nothing is fitted on them.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
 
 import yaml
 
@@ -13,26 +16,45 @@ from quality_judgements import Judgement
 
 EVIDENCE = "evidence"
 """The ids of these queries begin with it."""
+ISSUES = "issues"
 _FOLDER = Path(__file__).parent / EVIDENCE
 
 
-def read_evidence(part: Part) -> list[Judgement]:
+class Evidence(Judgement):
+    """A judged query, and the workflows that would do harm."""
+
+    harmful: tuple[str, ...]
+
+
+def read_evidence(part: Part) -> list[Evidence]:
     """The queries to fit on, or those to judge by: the kinds of their faults differ."""
-    return [query for file in sorted((_FOLDER / part).glob("*.yaml")) for query in _queries(file, part=part)]
+    return [query for file in sorted((_FOLDER / part).glob("*.yaml")) for query in _of_fault(file, part=part)]
 
 
-def _queries(file: Path, *, part: Part) -> list[Judgement]:
+def read_issues() -> list[Evidence]:
+    """The texts of public issues, by the format in which they are printed."""
+    return [
+        _query(f"{file.stem}-{each['id']}", each["text"], judged=each, part="held")
+        for file in sorted((_FOLDER / ISSUES).glob("*.yaml"))
+        for each in yaml.safe_load(file.read_text(encoding="utf-8"))
+    ]
+
+
+def _of_fault(file: Path, *, part: Part) -> Iterator[Evidence]:
     found = yaml.safe_load(file.read_text(encoding="utf-8"))
     asked = {"paste": pasted(found["texts"]), "alert": found["texts"]["alert"], "cause": found["root_cause"]}
-    return [
-        Judgement(
-            id=f"{EVIDENCE}-{way}-{file.stem}",
-            kind="root-cause" if way == "cause" else "pasted",
-            part="tune" if part == "fit" else "held",
-            query=query[:MOST_CHARACTERS],
-            best=tuple(found["right"]),
-            acceptable=(),
-            labels={},
-        )
-        for way, query in asked.items()
-    ]
+    for way, text in asked.items():
+        yield _query(f"{way}-{file.stem}", text, judged=found, part="tune" if part == "fit" else "held")
+
+
+def _query(name: str, text: str, *, judged: dict[str, Any], part: Literal["tune", "held"]) -> Evidence:
+    return Evidence(
+        id=f"{EVIDENCE}-{name}",
+        kind="root-cause" if name.startswith("cause-") else "pasted",
+        part=part,
+        query=text[:MOST_CHARACTERS],
+        best=tuple(judged["right"]),
+        acceptable=(),
+        labels={},
+        harmful=tuple(judged["harmful"]),
+    )
