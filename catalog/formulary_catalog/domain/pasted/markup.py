@@ -1,7 +1,7 @@
 """The lines of what was copied, without its markup.
 
 `reading` calls it first. Rows of HTML and Markdown tables become cells between tabs. JSON becomes lines `key: value` as
-in YAML. No word of a plain text is lost.
+in YAML, and a line of a log in JSON one as logs of plain text have. No word of a plain text is lost.
 """
 
 import html
@@ -27,10 +27,17 @@ _SILENT = frozenset({"style", "script", "title", "head"})
 _ESCAPED_KEY = re.compile(r'\\"\w+\\"\s*:')
 _ESCAPED_BREAK = re.compile(r"(?<!\\)\\n")
 _JSON = re.compile(r'[{\[]\s*[{"]')
-_MAX_DOCUMENTS, _MAX_DEPTH = 20, 40
+_MAX_DOCUMENTS, _MAX_DEPTH = 80, 40
 _PRINTED = re.compile(r"[ ]{3}\S|^Labels:|\[FIRING", re.MULTILINE)
 _FIRST = {"alertname": 0, "status": 1, "state": 1, "labels": 2, "annotations": 3}
 """Keys of an alert in the order in which notifications have them."""
+_LOGGED = (
+    ("ts", "time", "timestamp", "@timestamp"),
+    ("level", "lvl"),
+    ("msg", "message", "event"),
+    ("error", "err", "exception"),
+)
+"""Keys of a line of a log. Only what has a time and a level is one."""
 _COMMON = frozenset({"groupLabels", "commonLabels", "commonAnnotations"})
 _MARKS = re.compile(
     rf"""
@@ -105,7 +112,8 @@ def _with_json_as_lines(text: str) -> str:
             break
         if start.start() >= end and (document := _decoded(text[start.start() :])):
             before = text[end : start.start()].rstrip(" \t")
-            parts += [*([before] if before else []), *_lines(document[0], "", 0)]
+            logged = _of_log(document[0])
+            parts += [*([before] if before else []), *([logged] if logged else _lines(document[0], "", 0))]
             end = start.start() + document[1]
     return "\n".join([*parts, text[end:]]) if parts else text
 
@@ -115,6 +123,16 @@ def _decoded(text: str) -> tuple[Any, int] | None:
         return json.JSONDecoder(strict=False).raw_decode(text)
     except (ValueError, RecursionError):
         return None
+
+
+def _of_log(value: Any) -> str:
+    """A line of a log that is written in JSON, its time, level, message and error; empty for what is none."""
+    if not isinstance(value, dict):
+        return ""
+    time, level, message, error = (
+        next((str(value[key]) for key in keys if isinstance(value.get(key), str | float | int)), "") for keys in _LOGGED
+    )
+    return " ".join(f"{time if ':' in time else ''} level={level} {message} {error}".split()) if time and level else ""
 
 
 def _lines(value: Any, indent: str, depth: int) -> Iterator[str]:

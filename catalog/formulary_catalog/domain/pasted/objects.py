@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from formulary_catalog.domain.pasted.logs import has_log, is_logged, of_host, reports_error, shortened
+from formulary_catalog.domain.pasted.logs import has_log, is_logged, of_host, of_pod_limit, reports_error, shortened
 from formulary_catalog.domain.pasted.problems import Finding, finding, is_compound
-from formulary_catalog.domain.pasted.states import of_condition, of_event, of_state, says_more_than_restarts
+from formulary_catalog.domain.pasted.states import is_trouble, of_condition, of_event, of_state, says_more_than_restarts
 from formulary_catalog.domain.pasted.tables import CELLS, HEAD_WORDS, KIND_BY_COLUMN, ROWS, cells_of, kind_of, of_row
 
 _FRAME = re.compile(r"(?=.*---)[\s-]+|\s*Type\s+(?:Reason|Status)\b.*")
@@ -39,10 +39,17 @@ _COLLAPSED = re.compile(r"(?<=\S)\s+(?=(?:Last State|State|Reason|Exit Code|Mess
 """Where lines of a description began that were joined."""
 _KEYS = frozenset({"reason", "phase", "status", "state", "type", "message", "exitcode", "kind", "name"})
 _STATES = frozenset({"failed", "unknown", "lost", "terminating", "pending", "degraded", "notready", "stalled"})
+_PROMPT = r"(?:\[[\w.@-]+\s\S+\]|[\w.@-]+:[~/]\S*)[$#]"
+"""Of a shell: the user, the host and the directory."""
 _COMMAND = re.compile(
-    r"\s*[$#]\s(?:kubectl|k|oc)\s(?P<verb>get|describe|logs?|events?|top|explain|rollout|apply|delete|exec|drain|cordon"
+    rf"\s*(?:[$#]|{_PROMPT})\s(?:kubectl|k|oc)\s(?P<verb>get|describe|logs?|events?|top|explain|rollout|apply|delete|exec|drain|cordon"
     r"|uncordon|scale|patch|edit|create|run|config|cluster-info|version|auth|wait|debug|set|adm)(?![\w-])\s*(?P<resource>[\w./,-]*).*"
 )
+_OTHER_COMMAND = re.compile(
+    rf"\s*(?:\$|{_PROMPT})\s(?:sudo\s)?(?:df|dmesg|journalctl|systemctl|tail|cat|free|top|ps|ss|ip|docker|crictl|nerdctl"
+    r"|kubeadm|etcdctl|helm|argocd|flux|velero|ceph|dig|nslookup|curl|ping)(?![\w-]).*"
+)
+"""A command whose output holds no object."""
 _SENTENCE = re.compile(r"[A-Za-z']+(?:[ ,]+[\w'%.()-]+){3,}[.!?]?")
 _REMARKS = re.compile(
     r"\s*(?:I|we|our|my|the|this|it|why|what|how|users?|but|since|after|please)\b(?=(?:\s+\S+){4})", re.IGNORECASE
@@ -70,6 +77,8 @@ def observe(lines: Sequence[str]) -> Observed:
     for line in [*lines, ""]:
         reader.read(line)
     seen = reader.seen
+    if seen.findings:
+        seen.findings += [each for each in seen.normal if is_trouble(each.name)]
     seen.logged = [*{re.sub(r"[\W\d]+", " ", line): line for line in seen.logged}.values()][-_MAX_LOGGED:]
     return seen
 
@@ -105,12 +114,13 @@ class _Reader:
         return True
 
     def _command(self, line: str) -> bool:
-        command = _COMMAND.fullmatch(line)
-        if command is None:
+        command, other = _COMMAND.fullmatch(line), _OTHER_COMMAND.fullmatch(line)
+        if command is None and other is None:
             return False
         self._end_record()
-        self._is_log = command["verb"].startswith("log")
-        self._kind = self._commanded = kind_of(command["resource"]) if command["verb"] in {"get", "describe"} else ""
+        verb, resource = (command["verb"], command["resource"]) if command else ("log", "")
+        self._is_log = verb.startswith("log")
+        self._kind = self._commanded = kind_of(resource) if verb in {"get", "describe"} else ""
         self._columns, self._in_output, self._described = [], True, False
         return self._add()
 
@@ -216,7 +226,9 @@ class _Reader:
 
     def _unstructured(self, line: str) -> None:
         """A line of a host, a log, or a person. Of the output of a command only errors are kept."""
-        if of_host(line):
+        if of_pod_limit(line):
+            self._add(finding("OOMKilled"))
+        elif of_host(line):
             self.seen.hosted.append(shortened(line))
         elif self._in_output and (
             (self._after_blank and _SENTENCE.fullmatch(line.strip())) or (not self._is_log and _REMARKS.match(line))

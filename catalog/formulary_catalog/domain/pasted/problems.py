@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from formulary_catalog.domain.text import cut_at_word, split_camel_case
 from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, fold
 
-_MAX_WORDS, _MAX_PART = 600, 300
+_MAX_WORDS, _MAX_PART, _MAX_HEAD = 600, 300, 100
 _NAMELESS = 9
 _OTHER_NAMES = {"errimagepull": "ImagePullBackOff", "unschedulable": "FailedScheduling"}
 _CONSEQUENCES = {
@@ -93,7 +93,14 @@ def joined(parts: Iterable[str]) -> str:
     """Parts that differ in more than numbers, without addresses and times, up to a length that is still read."""
     distinct: dict[str, str] = {}
     for part in parts:
-        clean = cut_at_word(" ".join(_NOISE.sub(" ", part).split()), limit=_MAX_PART)
+        clean = _shortened(" ".join(_NOISE.sub(" ", part).split()))
         distinct.setdefault(re.sub(r"[\W\d]+", " ", clean).strip(), clean)
     distinct.pop("", None)
     return cut_at_word(" ".join(distinct.values()), limit=_MAX_WORDS)
+
+
+def _shortened(part: str) -> str:
+    """The beginning and the end of a part that is too long: a chain of errors ends with the cause."""
+    if len(part) <= _MAX_PART:
+        return part
+    return f"{cut_at_word(part, limit=_MAX_HEAD)} {part[_MAX_HEAD - _MAX_PART :].partition(' ')[2]}"

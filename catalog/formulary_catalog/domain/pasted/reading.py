@@ -12,7 +12,7 @@ from functools import lru_cache
 from formulary_catalog.domain.pasted.alerts import Alert, read_alerts
 from formulary_catalog.domain.pasted.markup import plain_lines
 from formulary_catalog.domain.pasted.objects import Observed, observe
-from formulary_catalog.domain.pasted.problems import Finding, Problem, finding, is_compound, joined, rank
+from formulary_catalog.domain.pasted.problems import Finding, Problem, canonical, finding, is_compound, joined, rank
 from formulary_catalog.domain.text import cut_at_word
 from formulary_catalog.domain.workflows.labels import SEVERITIES, fold
 
@@ -54,6 +54,8 @@ def read_pasted(query: str) -> Pasted:
 def _of_alert(alert: Alert) -> Problem:
     name = cut_at_word(alert.name, limit=_MAX_NAME)
     named = Problem(name=name, severity=alert.severity, words=joined(alert.words))
+    if " " in name and (signal := next(filter(None, map(canonical, [*name.split(), alert.reason])), "")):
+        return replace(named, name=signal, words=joined([name, *alert.words]))
     caused = _caused(named, [finding(alert.reason)])
     if caused.name != named.name:
         return replace(caused, words=joined([named.name, named.words]))

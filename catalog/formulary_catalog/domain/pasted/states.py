@@ -22,7 +22,8 @@ _CAUSING_PROBE = re.compile(r"(?:Liveness|Startup) probe")
 _ADVERSE = re.compile(
     "Pressure|Unavailable|Fail|Degraded|Stalled|Limited|Deadlock|Not[A-Z]|Stuck|Terminating|Error|Full"
 )
-"""Types of conditions that are wrong if true."""
+"""Types of conditions that are wrong if true, and reasons of events that report trouble though they do not warn."""
+_WELL = re.compile("HasNo|Sufficient")
 _NEUTRAL = frozenset({"Complete", "Suspended", "SuccessCriteriaMet", "DisruptionTarget"})
 _UNTELLING = frozenset({"Completed", "Error", "ContainersNotReady", "MinimumReplicasUnavailable", "ContainerCreating"})
 
@@ -47,6 +48,11 @@ def of_event(reason: str, message: str) -> Finding:
             if found := pattern.search(message):
                 return finding(name or found["name"], "" if name == "CrashLoopBackOff" else message)
     return finding(reason, message, is_cause=reason == "Unhealthy" and _CAUSING_PROBE.match(message) is not None)
+
+
+def is_trouble(reason: str) -> bool:
+    """Whether an event reports trouble though it is of type Normal, as the kubelet and the scheduler have some."""
+    return (reason == "Preempted" or _ADVERSE.search(reason) is not None) and not _WELL.search(reason)
 
 
 def of_condition(type_: str, status: str, reason: str, message: str, kind: str) -> Iterator[Finding]:
