@@ -21,7 +21,7 @@ from formulary_catalog.domain.search import fit as fitting
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import Calibration
 from formulary_catalog.domain.search.fit import Wanted, places_found, words_held
-from formulary_catalog.domain.search.label_weights import label_evidence
+from formulary_catalog.domain.search.label_weights import SEVERITY_CONTRADICTED, label_evidence, severity_evidence
 from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder, load_embedder
@@ -132,11 +132,16 @@ async def _under_all_constraints(
                 nearest_known=nearest or 0.0,
                 pasted=plain.parsed.pasted,
                 features=features(evidence, declared=declared, plan=plan, wanted=wanted),
-                further=np.array([label_evidence(one, plan.constraints) for one in declared]),
+                further=np.array([_not_fitted(one, plan=plan) for one in declared]),
                 grades=np.array([each.judgement.grade(one.name) for one in evidence]),
             )
         )
     return asked
+
+
+def _not_fitted(declared: WorkflowLabels, *, plan: SearchPlan) -> float:
+    contradicts = severity_evidence(declared, mentioned=plan.parsed.severity) < 0
+    return label_evidence(declared, plan.constraints) - SEVERITY_CONTRADICTED * contradicts
 
 
 def features(

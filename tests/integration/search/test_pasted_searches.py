@@ -79,3 +79,12 @@ async def test_the_most_severe_of_many_alerts_are_searched_and_the_number_of_oth
     assert "KubeNodeNotReady (critical)" in note
     assert "2 more of them" in note
     assert "answers KubeNodeNotReady" in {hit.match_reasons[0] for hit in answer.workflows}
+
+
+async def test_a_severity_that_a_workflow_declares_otherwise_counts_against_it(served: Served) -> None:
+    """oom-restart-leaking-process declares no critical."""
+    first = {
+        severity: (await served.ask(f"OOMKilled {severity}")).workflows[0].workflow_id
+        for severity in ("critical", "low")
+    }
+    assert first == {"critical": "oom-raise-memory-limit", "low": "oom-restart-leaking-process"}

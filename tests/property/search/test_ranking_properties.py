@@ -16,7 +16,7 @@ from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.fit import Wanted
-from formulary_catalog.domain.search.label_weights import label_evidence
+from formulary_catalog.domain.search.label_weights import SEVERITY_CONTRADICTED, SEVERITY_WEIGHT, label_evidence
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.domain.search.scoring import NOISE, Scored, rank
 from formulary_catalog.domain.search.terms import Term, query_terms
@@ -56,7 +56,7 @@ class Workflow:
     labels: WorkflowLabels
     cosine: float | None
     places: tuple[WordPlace, ...]
-    severity: bool
+    severity: float
 
     def evidence(self, constraints: Constraints, *, terms: Sequence[Term]) -> CandidateEvidence:
         return CandidateEvidence(
@@ -110,7 +110,7 @@ workflows = st.builds(
     labels=declared,
     cosine=cosines,
     places=st.lists(st.sampled_from(WordPlace), min_size=1, max_size=6).map(tuple),
-    severity=st.booleans(),
+    severity=st.sampled_from([0.0, SEVERITY_WEIGHT, -SEVERITY_CONTRADICTED]),
 )
 catalogs = st.lists(workflows, min_size=1, max_size=8, unique_by=lambda workflow: workflow.name)
 incidents = st.builds(
@@ -205,7 +205,7 @@ def test_of_two_that_fit_the_same_the_one_made_for_the_team_is_first(
         places=st.sampled_from(
             [(WordPlace.WHAT,), (WordPlace.WHEN_TO_USE,), (WordPlace.NAME,), (WordPlace.WHEN_TO_USE, WordPlace.NONE)]
         ),
-        severity=st.booleans(),
+        severity=st.sampled_from([0.0, SEVERITY_WEIGHT, -SEVERITY_CONTRADICTED]),
     ),
     unrelated=st.lists(st.integers(-1000, round(1000 * NOISE) - 1), min_size=1, max_size=8),
     keys=st.integers(0, 4),
@@ -224,7 +224,9 @@ def test_what_has_nothing_in_common_with_the_query_never_passes_what_fits_whatev
         values=dict(incident.values), custom=dict(incident.custom), detected=dict.fromkeys(incident.detected, "*")
     )
     of_the_team = [
-        Workflow(name=f"a{number}", labels=labels, cosine=cosine / 1000, places=(WordPlace.NONE,), severity=True)
+        Workflow(
+            name=f"a{number}", labels=labels, cosine=cosine / 1000, places=(WordPlace.NONE,), severity=SEVERITY_WEIGHT
+        )
         for number, cosine in enumerate(unrelated)
     ]
     asked = Asked(query=query, mode=SearchMode.HYBRID, severity_inferred=False)

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
-from formulary_catalog.domain.search.label_weights import SIGNAL_WEIGHT
+from formulary_catalog.domain.search.label_weights import SIGNAL_WEIGHT, severity_evidence
 from formulary_catalog.domain.text import WordPlace
-from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints, WorkflowLabels
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.database.tenancy import enter
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -269,20 +269,23 @@ async def test_the_nearest_that_declare_the_signal_and_the_nearest_of_all_come_t
 @quick
 @given(
     declared=st.lists(
-        st.tuples(st.sampled_from(["OOMKilled", "Evicted", "oomkilled"]), st.sampled_from(["critical", "Low", "*"])),
+        st.tuples(
+            st.sampled_from(["OOMKilled", "Evicted", "oomkilled"]),
+            st.lists(st.sampled_from(["critical", "Low", "*"]), min_size=1, max_size=2, unique=True),
+        ),
         min_size=1,
         max_size=5,
     ),
     signal=st.sampled_from(["oomkilled", "evicted", "nodenotready", ""]),
-    severity=st.sampled_from(["critical", "low", "high", ""]),
+    severity=st.sampled_from(["critical", "low", "high", "warning", ""]),
 )
 async def test_what_a_query_mentions_counts_where_it_is_declared_and_excludes_nothing(
-    asking: Asking, declared: list[tuple[str, str]], signal: str, severity: str
+    asking: Asking, declared: list[tuple[str, list[str]]], signal: str, severity: str
 ) -> None:
     documents = []
-    for number, (own_signal, own_severity) in enumerate(declared):
+    for number, (own_signal, own_severities) in enumerate(declared):
         document = manifest.workflow(f"w{number}")
-        document["spec"]["labels"] |= {"signalType": [own_signal], "severity": [own_severity]}
+        document["spec"]["labels"] |= {"signalType": [own_signal], "severity": own_severities}
         documents.append(document)
     found = await asking.candidates(
         documents, cosines=[0.5] * len(declared), words=["memory"], signal=signal, severity=severity
@@ -290,8 +293,13 @@ async def test_what_a_query_mentions_counts_where_it_is_declared_and_excludes_no
     assert found.total == len(declared)
     assert found.signal_declared == any(own.casefold() == signal for own, _ in declared)
     assert {each.name: (each.labels, each.severity) for each in found.evidence} == {
-        f"w{number}": (SIGNAL_WEIGHT if own.casefold() == signal else 0.0, own_severity.casefold() == severity)
-        for number, (own, own_severity) in enumerate(declared)
+        f"w{number}": (
+            SIGNAL_WEIGHT if own.casefold() == signal else 0.0,
+            severity_evidence(WorkflowLabels(values={"severity": severities}), mentioned=severity),
+        )
+        for number, (own, severities) in enumerate(
+            (own, frozenset(each.casefold() for each in own_severities)) for own, own_severities in declared
+        )
     }
 
 

@@ -55,8 +55,8 @@ def indexed_text(*, namespace: str, name: str, lexemes: Mapping[WordPlace, Itera
 class CandidateEvidence(NamedTuple):
     """What speaks for one allowed workflow.
 
-    `labels`: what its declared labels count, in log odds (`label_weights`). `severity`: whether it declares the
-    severity that the query mentions. `cosine`: of query and workflow; None where no vector of the serving model is
+    `labels`: what its declared labels count, in log odds (`label_weights`). `severity`: the same of its severities for
+    the one that the query mentions. `cosine`: of query and workflow; None where no vector of the serving model is
     stored. `places`: a `WordPlace` for each term of the query, in the order of the terms.
     """
 
@@ -64,6 +64,6 @@ class CandidateEvidence(NamedTuple):
     namespace: str
     name: str
     labels: float
-    severity: bool
+    severity: float
     cosine: float | None
     places: bytes

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from formulary_catalog.domain.search.candidates import CandidateEvidence
-from formulary_catalog.domain.search.label_weights import SEVERITY_WEIGHT
 from formulary_catalog.domain.search.terms import RARE, USUAL_RARITY, Term, rarity
 from formulary_catalog.domain.text import PLACE_WEIGHTS
 
@@ -83,7 +82,7 @@ def fits(
     words = words_held(found, wanted=wanted)
     cosines = np.array([one.cosine or 0.0 for one in evidence]) if by_meaning else np.zeros(count)
     labels = np.array([one.labels for one in evidence])
-    severity = np.array([one.severity for one in evidence]) * (SEVERITY_WEIGHT if severity_inferred else 0.0)
+    severity = np.array([one.severity if severity_inferred else 0.0 for one in evidence])
     significant = [number for number, part in enumerate(wanted.parts) if part in wanted.significant]
     return Fits(
         log_odds=MEANING_WEIGHT * cosines + WORDS_WEIGHT * words + labels + severity,

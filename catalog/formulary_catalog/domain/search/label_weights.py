@@ -23,6 +23,10 @@ SIGNAL_WEIGHT = 3.06
 """What it counts that it declares the signal type that the query mentions. Written by scripts/calibrate.py."""
 SEVERITY_WEIGHT = 0.16
 """The same for the severity that the query mentions. Written by scripts/calibrate.py."""
+SEVERITY_CONTRADICTED = 0.5
+"""What it counts against a workflow that it declares other severities than the one that the query mentions."""
+OF_ALERTS = ("warning", "info")
+"""Severities that alerts alone have. They contradict none of an incident."""
 ANY = 0.5
 """The share of a weight that a workflow gets for `*`: it fits everywhere, and was not made for this."""
 
@@ -36,6 +40,15 @@ def label_evidence(workflow: WorkflowLabels, constraints: Constraints) -> float:
     custom = (share(workflow.custom.get(key, frozenset()), wanted=wanted) for key, wanted in constraints.custom.items())
     detected = (float(key in workflow.detected) for key in constraints.detected)
     return values + CUSTOM_WEIGHT * halving(custom) + DETECTED_WEIGHT * halving(detected)
+
+
+def severity_evidence(workflow: WorkflowLabels, *, mentioned: str) -> float:
+    """What the severities of a workflow count for the one that a query mentions; `*` and none count nothing."""
+    declared = workflow.values.get("severity", frozenset())
+    if mentioned in declared:
+        return SEVERITY_WEIGHT
+    contradicts = mentioned and mentioned not in OF_ALERTS and declared and WILDCARD not in declared
+    return -SEVERITY_CONTRADICTED if contradicts else 0.0
 
 
 def halving(shares: Iterable[float]) -> float:

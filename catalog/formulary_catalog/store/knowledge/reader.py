@@ -121,7 +121,7 @@ class DocumentReader:
                         namespace=row["namespace"],
                         name=row["doc_id"],
                         labels=0.0,
-                        severity=False,
+                        severity=0.0,
                         cosine=None if row["distance"] is None else 1 - row["distance"],
                         places=where,
                     )

@@ -8,7 +8,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from formulary_catalog.domain.search.fit import MEANING_WEIGHT
-from formulary_catalog.domain.search.label_weights import LABEL_WEIGHTS, SIGNAL_WEIGHT
+from formulary_catalog.domain.search.label_weights import (
+    LABEL_WEIGHTS,
+    OF_ALERTS,
+    SEVERITY_CONTRADICTED,
+    SEVERITY_WEIGHT,
+    SIGNAL_WEIGHT,
+)
+from formulary_catalog.domain.workflows.labels import WILDCARD
 from formulary_catalog.store.search.distances import Distances
 from formulary_catalog.store.search.filters import LabelConditions, counted, log_odds
 
@@ -57,11 +64,23 @@ class Allowed:
             "version_id": "version_id",
             "others": " + ".join(self.rules.others) or log_odds(0),
             "signal": f"{self.signal} = any (signal_types)" if self.signal else "false",
-            "severity": f"{self.severity} = any (severity)" if self.severity else "false",
+            "severity": self._severity_evidence,
             "distance": self.distances.exact,
             **{f"declares_{dimension}": declared for dimension, declared in self.rules.declared.items()},
         }
         return ", ".join([*(f"{value} as {name}" for name, value in named.items()), *self.more])
+
+    @property
+    def _severity_evidence(self) -> str:
+        """`label_weights.severity_evidence` in SQL."""
+        if not self.severity:
+            return log_odds(0)
+        return (
+            f"case when {self.severity} = any (severity) then {log_odds(SEVERITY_WEIGHT)}"
+            f" when {self.severity} in {OF_ALERTS} or severity = '{{}}' or '{WILDCARD}' = any (severity)"
+            f" then {log_odds(0)}"
+            f" else {log_odds(-SEVERITY_CONTRADICTED)} end"
+        )
 
     def found(self, condition: str) -> str:
         """The query for those of them for which a condition holds as well.

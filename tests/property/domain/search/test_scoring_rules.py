@@ -25,7 +25,7 @@ from formulary_catalog.domain.search.fit import (
     places_found,
     words_held,
 )
-from formulary_catalog.domain.search.label_weights import SEVERITY_WEIGHT
+from formulary_catalog.domain.search.label_weights import SEVERITY_CONTRADICTED, SEVERITY_WEIGHT
 from formulary_catalog.domain.search.scoring import NOISE, Scored, rank, worth_reading
 from formulary_catalog.domain.search.terms import USUAL_RARITY, Term, rarity
 from formulary_catalog.domain.text import PLACE_WEIGHTS, WordPlace
@@ -46,7 +46,7 @@ evidence = st.builds(
     namespace=st.sampled_from("ab"),
     name=st.sampled_from("abcdefgh"),
     labels=st.sampled_from([0.0, 0.5, 3.0]),
-    severity=st.booleans(),
+    severity=st.sampled_from([0.0, SEVERITY_WEIGHT, -SEVERITY_CONTRADICTED]),
     cosine=st.none() | st.sampled_from([-1.0, 0.0, 0.25, 1.0]) | st.floats(-1, 1),
     places=st.tuples(
         st.sampled_from(WordPlace), st.sampled_from(WordPlace), st.just(0), st.sampled_from(WordPlace)
@@ -61,7 +61,7 @@ def found(
     cosine: float | None = None,
     places: bytes = NOWHERE,
     labels: float = 0.0,
-    severity: bool = False,
+    severity: float = 0.0,
 ) -> CandidateEvidence:
     """Evidence about a workflow of that name."""
     return CandidateEvidence(
@@ -171,7 +171,9 @@ def test_two_words_for_the_same_part_of_the_query_count_once_in_the_better_place
 
 
 def test_the_score_is_meaning_plus_words_plus_labels_plus_severity_as_documented() -> None:
-    one = found("a", cosine=0.4, places=bytes([WordPlace.NAME, 0, 0, WordPlace.SIGNAL]), labels=1.25, severity=True)
+    one = found(
+        "a", cosine=0.4, places=bytes([WordPlace.NAME, 0, 0, WordPlace.SIGNAL]), labels=1.25, severity=SEVERITY_WEIGHT
+    )
     oom, java = rarity("oomkilled"), rarity("java")
     words = (PLACE_WEIGHTS[WordPlace.NAME] * oom + PLACE_WEIGHTS[WordPlace.SIGNAL] * java) / (oom + java + USUAL_RARITY)
     expected = MEANING_WEIGHT * 0.4 + WORDS_WEIGHT * words + 1.25
@@ -182,7 +184,7 @@ def test_the_score_is_meaning_plus_words_plus_labels_plus_severity_as_documented
 
 
 def test_a_severity_counts_in_the_order_only_where_the_query_mentions_one() -> None:
-    pool = [found("a"), found("b", severity=True)]
+    pool = [found("a"), found("b", severity=SEVERITY_WEIGHT)]
     mentioned = rank(pool, wanted=WANTED, mode=SearchMode.LABELS_ONLY, severity_inferred=True)
     assert [each.evidence.name for each in mentioned] == ["b", "a"]
     assert mentioned[0].score - mentioned[1].score == pytest.approx(SEVERITY_WEIGHT, abs=1e-6)

@@ -18,6 +18,7 @@ from formulary_catalog.domain.search.label_weights import (
     SEVERITY_WEIGHT,
     SIGNAL_WEIGHT,
     halving,
+    severity_evidence,
     share,
 )
 from formulary_catalog.domain.search.terms import USUAL_RARITY, Term
@@ -142,9 +143,9 @@ def _labels(workflow: WorkflowLabels, *, basis: RankingBasis) -> Iterator[Eviden
         count = SIGNAL_WEIGHT * declares
         yield Evidence(part="signal in the query", detail=detail, log_odds=count, at_most=SIGNAL_WEIGHT)
     if basis.severity:
-        declares = basis.severity in workflow.values.get("severity", _NONE)
-        detail = f"{'declares' if declares else 'does not declare'} {_shown(basis.severity)}"
-        count = SEVERITY_WEIGHT * declares
+        count = severity_evidence(workflow, mentioned=basis.severity)
+        says = "declares" if count > 0 else "declares others than" if count < 0 else "does not declare"
+        detail = f"{says} {_shown(basis.severity)}"
         yield Evidence(part="severity in the query", detail=detail, log_odds=count, at_most=SEVERITY_WEIGHT)
     if constraints.custom:
         shares = {
