@@ -30,7 +30,7 @@ from formulary_catalog.server.console.visitor import Door
 from formulary_catalog.server.http import probes
 from formulary_catalog.server.http.authentication import Anybody, Counted, Identification
 from formulary_catalog.server.http.concurrency import Admission
-from formulary_catalog.server.http.errors import MCP_PATH, error_reply
+from formulary_catalog.server.http.errors import MCP_PATH, error_reply, is_of_oauth
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES, Edge, HostRule
 from formulary_catalog.server.http.trusted_proxy import TrustedProxy
 from formulary_catalog.server.mcp.server import mcp_server
@@ -66,6 +66,11 @@ _ROUTERS = (
     invocations.rpc_router,
     probes.router,
     console.router,
+)
+_NO_PATH = f"there is nothing at this path; the API is described at {OPENAPI_PATH}"
+_NO_OAUTH = (
+    "there is no OAuth server here; where a token is asked for, send the header `Authorization: Bearer TOKEN`, "
+    "elsewhere connect without one"
 )
 _NOT_FOUND = -32001
 _INVALID = -32002
@@ -193,7 +198,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if path.startswith(f"{CONSOLE_PATH}/"):
         return error_page(request, status=error.status_code, message=str(error.detail))
     if error.status_code == 404:
-        message = f"there is nothing at this path; the API is described at {OPENAPI_PATH}"
+        message = _NO_OAUTH if is_of_oauth(path) else _NO_PATH
         return error_reply(path=path, status=404, code=_NOT_FOUND, message=message)
     message, headers = str(error.detail), error.headers
     if error.status_code == 405:

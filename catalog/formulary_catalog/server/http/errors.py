@@ -24,6 +24,9 @@ SECURITY_HEADERS = {
 }
 """What a browser may do with pages of the console."""
 _RPC_PATHS = frozenset({MCP_PATH, INVOKE_PATH})
+WELL_KNOWN = "/.well-known/"
+_OAUTH_PATHS = frozenset({"/register", "/authorize", "/token"})
+_OAUTH_ERRORS = {404: "not_found", 401: "invalid_token", 403: "access_denied", 503: "temporarily_unavailable"}
 _WORTH_RETRYING = frozenset({408, 503})
 _PAGE = """\
 <!doctype html>
@@ -48,6 +51,11 @@ _PAGE = """\
 def is_of_console(path: str) -> bool:
     """Whether a person with a browser is answered there."""
     return path == CONSOLE_PATH or path.startswith(f"{CONSOLE_PATH}/")
+
+
+def is_of_oauth(path: str) -> bool:
+    """Whether MCP clients look there for an OAuth server, once they have got a 401 or before they try without."""
+    return WELL_KNOWN in path or path in _OAUTH_PATHS
 
 
 def busy_reply(*, path: str, message: Mapping[str, Any], busy: Overloaded) -> Response:
@@ -81,8 +89,8 @@ def error_reply(
     data: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """A JSON-RPC error without an id where JSON-RPC is spoken, a page in the console, else
-    `{"error": {"code", "message", "field"}}`.
+    """A JSON-RPC error without an id where JSON-RPC is spoken, a page in the console, the error of RFC 6749 where an
+    OAuth server would be, else `{"error": {"code", "message", "field"}}`.
 
     `data` says more to programs; without it there is no such member.
     """
@@ -95,6 +103,8 @@ def error_reply(
     if path in _RPC_PATHS:
         error = {"code": code, "message": message, "data": {"retry": status in _WORTH_RETRYING}}
         body: dict[str, object] = {"jsonrpc": "2.0", "id": None, "error": error}
+    elif is_of_oauth(path):
+        body = {"error": _OAUTH_ERRORS.get(status, "invalid_request"), "error_description": message}
     else:
         body = {"error": {"code": code, "message": message, "field": field} | ({"data": data} if data else {})}
     return JSONResponse(body, status_code=status, headers=headers)

@@ -29,6 +29,7 @@ from formulary_catalog.server.http.errors import (
     busy_reply,
     error_reply,
     is_of_console,
+    is_of_oauth,
 )
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -41,8 +42,14 @@ POSTED = frozenset({MCP_PATH, INVOKE_PATH, SEARCH_PATH, SELECTIONS_PATH})
 """These take POST alone: there are no sessions and standing streams of MCP, and no workflow named `search`."""
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Answered under any Host, since probes and scrapers come by pod address, and never queued behind calls."""
-_WELL_KNOWN = "/.well-known/"
-"""Where MCP clients look for an OAuth server once they have got a 401. There is none: 404, without asking who calls."""
+_MCP_ALIAS = f"{MCP_PATH}/"
+"""Several clients add the slash."""
+_CORS = {
+    "Access-Control-Allow-Methods": "POST",
+    "Access-Control-Allow-Headers": "accept, authorization, content-type, mcp-method, mcp-name, mcp-protocol-version, "
+    "mcp-session-id, x-aianalysis, x-remediation-id",
+    "Access-Control-Max-Age": "600",
+}
 _BODY_SECONDS = 10.0
 _PARSE_ERROR = -32700
 _INVALID_REQUEST = -32600
@@ -112,11 +119,15 @@ class Edge:
             await self._app(scope, receive, send)
             return
         scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
+        if scope["path"] == _MCP_ALIAS:
+            scope = {**scope, "path": MCP_PATH, "raw_path": MCP_PATH.encode()}
+        if origin := _local_page(scope):
+            send = _readable_by(origin, send=send)
         refusal = self._refusal(scope)
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        if scope["path"] in PROBES or scope["path"].startswith(_WELL_KNOWN):
+        if scope["path"] in PROBES or is_of_oauth(scope["path"]):  # there is none: 404, without asking who calls
             await self._app(scope, receive, send)
             return
         # Before the body is read: strangers are not worth the memory.
@@ -169,6 +180,8 @@ class Edge:
                 code=_INPUT_INVALID,
                 message="pages of this Origin may not call; add its host to FORMULARY_ALLOWED_HOSTS",
             )
+        if scope["method"] == "OPTIONS" and _local_page(scope) and "access-control-request-method" in headers:
+            return Response(status_code=204, headers=_CORS)
         if path in POSTED and scope["method"] != "POST":
             return error_reply(
                 path=path,
@@ -181,6 +194,33 @@ class Edge:
         if declared.isdecimal() and int(declared[:20]) > _longest(path):
             return _too_large(path)
         return None
+
+
+def _local_page(scope: Scope) -> str:
+    """The Origin of a page of this machine that calls the MCP server of this machine, such as the MCP Inspector.
+
+    Whatever such a page sends is its own: cookies are not, and a token has to be put into it. Empty for all others.
+    """
+    headers = Headers(scope=scope)
+    origin = headers.get("origin", "")
+    local = {_hostname(origin), _hostname(headers.get("host", ""))} <= LOOPBACK_NAMES
+    return origin if scope["path"] == MCP_PATH and local else ""
+
+
+def _readable_by(origin: str, *, send: Send) -> Send:
+    """Lets a page of this origin read the answer."""
+    added = [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", b"retry-after, www-authenticate"),
+        (b"vary", b"Origin"),
+    ]
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *added]}
+        await send(message)
+
+    return sent
 
 
 def _is_for_people(scope: Scope) -> bool:
