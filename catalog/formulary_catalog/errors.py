@@ -30,6 +30,17 @@ class InvalidInput(FormularyError):
         self.field = field
 
 
+class NoWorkflowName(InvalidInput):
+    """What a call names can be no name of a workflow, so nothing has it: to a caller it is not found."""
+
+    rpc_code = -32001
+    http_status = 404
+
+    def __init__(self, message: str, *, workflow_id: str) -> None:
+        super().__init__(message, field="workflow_id")
+        self.workflow_id = workflow_id
+
+
 class InputRefused(InvalidInput):
     """The input of a run breaks rules of its workflow's parameters; `problems` has each one. Nothing was created."""
 

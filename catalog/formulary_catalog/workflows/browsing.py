@@ -22,7 +22,13 @@ from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.visible import visible
-from formulary_catalog.domain.workflows.identity import VERSION_ID_PREFIX, parse_reference, workflow_id, workflow_uri
+from formulary_catalog.domain.workflows.identity import (
+    URI_SCHEME,
+    VERSION_ID_PREFIX,
+    parse_reference,
+    workflow_id,
+    workflow_uri,
+)
 from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, fold
 from formulary_catalog.domain.workflows.sections import section_of
 from formulary_catalog.errors import InvalidInput, NotFound
@@ -147,8 +153,8 @@ class Browsing:
             )
 
     async def _pinned(self, name: str, *, scope: CallScope) -> NamedVersion | None:
-        """The version that a version id, or a name with a version, stands for."""
-        if not (name.startswith(VERSION_ID_PREFIX) or "@" in name):
+        """The version that a version id, a URI, or a name with a version stands for."""
+        if not (name.startswith((VERSION_ID_PREFIX, URI_SCHEME)) or "@" in name):
             return None
         try:
             found = await self._finder.find_within(parse_reference(name), scope=scope)

@@ -417,7 +417,7 @@ async def test_a_bad_address_is_answered_in_words(world: World) -> None:
         ("?colour=red", 400, "colour"),
         ("?cursor=abc", 400, "cursor"),
         ("/formulary/drain-99", 404, "drain-9"),
-        ("/not a name", 400, "is not a workflow name"),
+        ("/not a name", 404, "is not a workflow name"),
     ):
         response = await world.get(f"/console/catalog{path}")
         assert response.status_code == status, response.text

@@ -303,10 +303,8 @@ async def test_who_may_not_use_an_incident_gets_no_explanation_of_its_searches(w
         ("/explain", {"workflow": "a"}, "give the query of a new search, or search_id"),
         ("/explain", {"query": "a"}, "workflow is missing"),
         ("/explain", {"workflow": "a", "search_id": "x", "query": "y"}, "belongs to a new search"),
-        ("/explain", {"workflow": "a b", "query": "y"}, "is not a workflow name"),
         ("/explain", {"workflow": "a", "query": "y", "label.team": "z"}, "unknown argument"),
         ("/outcomes", {"days": "0"}, "days"),
-        ("/outcomes", {"workflow_id": "a b"}, "is not a workflow name"),
         ("/traces", {"since": "yesterday"}, "is no time"),
         ("/traces", {"outcome": "splendid"}, "is not known; give one of"),
         ("/traces", {"limit": 0}, "limit"),
@@ -327,6 +325,19 @@ async def test_what_is_asked_wrongly_is_refused_with_the_next_step(
     response = await world.get(path, by="auditor", **parameters)
     assert (response.status_code, response.json()["error"]["code"]) == (400, -32002)
     assert said in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters"), [("/explain", {"workflow": "a b", "query": "y"}), ("/outcomes", {"workflow_id": "a b"})]
+)
+async def test_what_can_be_no_name_of_a_workflow_is_not_found(
+    world: World, path: str, parameters: dict[str, Any]
+) -> None:
+    response = await world.get(path, by="auditor", **parameters)
+
+    error = response.json()["error"]
+    assert (response.status_code, error["code"], error["data"]) == (404, -32001, {"workflow_id": "a b"})
+    assert "is not a workflow name" in error["message"]
 
 
 @pytest.mark.parametrize(

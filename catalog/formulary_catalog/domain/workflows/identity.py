@@ -6,15 +6,17 @@ import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from formulary_catalog.domain.canonical_json import canonical_json
-from formulary_catalog.errors import InvalidInput
+from formulary_catalog.errors import InvalidInput, NoWorkflowName
 
 VERSION_ID_PREFIX = "wf_ver_"
 _VERSION_ID = re.compile(r"wf_ver_[0-9a-f]{20}")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _VERSION = re.compile(r"v?[0-9A-Za-z.+-]{1,50}")
 _MAX_REFERENCE = 400
+URI_SCHEME = "workflow://"
 
 
 def content_hash(*, api_version: str, kind: str, namespace: str, name: str, spec: Mapping[str, Any]) -> str:
@@ -30,7 +32,7 @@ def version_id(content_hash: str) -> str:
 
 def workflow_uri(*, namespace: str, name: str, version: str = "") -> str:
     """The MCP resource of a workflow, pinned where a version is given."""
-    return f"workflow://{namespace}/{name}" + (f"@{version}" if version else "")
+    return f"{URI_SCHEME}{namespace}/{name}" + (f"@{version}" if version else "")
 
 
 def workflow_id(*, namespace: str, name: str, ambiguous: bool) -> str:
@@ -55,12 +57,17 @@ class WorkflowReference:
 
 
 def parse_reference(text: str, *, version: str = "") -> WorkflowReference:
-    """Parse `name`, `namespace/name`, `name@version`, `namespace/name@version` or `wf_ver_…`.
+    """Parse `name`, `namespace/name`, `name@version`, `namespace/name@version`, `wf_ver_…` or the URI of a workflow.
+
+    Of a URI that names a section the workflow is meant.
 
     Raises:
-        InvalidInput: it has none of these forms, or `version` contradicts the version in the text.
+        NoWorkflowName: it has none of these forms.
+        InvalidInput: `version` is none, or contradicts the version in the text.
     """
     text, version = text.strip(), version.strip()
+    if text.startswith(URI_SCHEME):
+        text = unquote(text.removeprefix(URI_SCHEME).partition("#")[0])
     if len(text) > _MAX_REFERENCE:
         raise _invalid(text)
     if version and not _VERSION.fullmatch(version):
@@ -100,10 +107,10 @@ def _bare(version: str) -> str:
     return version.removeprefix("v")
 
 
-def _invalid(text: str) -> InvalidInput:
+def _invalid(text: str) -> NoWorkflowName:
     shown = text if len(text) <= 80 else text[:77] + "..."
-    return InvalidInput(
+    return NoWorkflowName(
         f"workflow_id {shown!r} is not a workflow name; use name, namespace/name, name@version or wf_ver_ followed by "
         "20 hex digits, as a search result gives it",
-        field="workflow_id",
+        workflow_id=shown,
     )

@@ -17,6 +17,7 @@ from formulary_catalog.errors import (
     InputRefused,
     InvalidInput,
     NotFound,
+    NoWorkflowName,
     RateLimited,
     RunFailed,
     RunRefused,
@@ -107,7 +108,9 @@ def _details(error: FormularyError) -> dict[str, Any]:
         case RateLimited():
             return {"retry_after_seconds": error.retry_after}
         case UnknownWorkflow():
-            return {"reference": error.reference, "nearest": list(error.nearest)}
+            return {"workflow_id": error.reference, "reference": error.reference, "nearest": list(error.nearest)}
+        case NoWorkflowName():
+            return {"workflow_id": error.workflow_id}
         case UnknownDocument():
             return {"reference": error.reference, "nearest_documents": list(error.nearest)}
         case NotFound():

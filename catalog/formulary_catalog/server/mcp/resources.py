@@ -7,12 +7,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ReadResourceResult, Resource, ResourceTemplate, TextResourceContents
 
 from formulary_catalog.domain.answers.catalog import WorkflowSummary
+from formulary_catalog.domain.workflows.identity import URI_SCHEME
 from formulary_catalog.domain.workflows.sections import SECTIONS
 from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.server.calls.failures import failure_of
 from formulary_catalog.server.calls.json_text import shown
 
-SCHEME = "workflow://"
 MIME_TYPE = "application/json"
 TEMPLATES = (
     ResourceTemplate(
@@ -54,9 +54,9 @@ def named(uri: str) -> ResourceName:
         NotFound: the uri is of another form.
         InvalidInput: there is no such section.
     """
-    if not uri.startswith(SCHEME):
+    if not uri.startswith(URI_SCHEME):
         raise NotFound(f"there is no resource {shown(uri)}; use workflow://namespace/name", reference=uri)
-    workflow, _, section = uri.removeprefix(SCHEME).partition("#")
+    workflow, _, section = uri.removeprefix(URI_SCHEME).partition("#")
     if section and section not in SECTIONS:
         raise InvalidInput(
             f"{shown(section)} is no section of a workflow; there are {', '.join(SECTIONS)}", field="uri"

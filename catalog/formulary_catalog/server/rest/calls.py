@@ -36,8 +36,8 @@ _NOTHING: Mapping[str, str] = {}
 _NO_PAGE = {"X-Content-Type-Options": "nosniff"}
 _TAG = 32
 """Hexadecimal digits of the tag of an answer."""
-_NEAREST = {"nearest", "nearest_documents"}
-"""What an error may say beside its message: names near to one that nothing has."""
+_NAMES = {"workflow_id", "nearest", "nearest_documents"}
+"""What an error may say beside its message: a name that nothing has, and those near to it."""
 _log = structlog.get_logger(__name__)
 
 
@@ -218,7 +218,7 @@ def _refusal(request: Request, failure: Failure) -> Response:
         code=failure.code,
         message=failure.message,
         field=failure.field,
-        data=failure.details if _NEAREST & failure.details.keys() else None,
+        data=failure.details if _NAMES & failure.details.keys() else None,
         headers=retry_headers(failure),
     )
 
