@@ -54,7 +54,7 @@ VALID: dict[str, dict[str, Any]] = {
 FREE = {"query", "reasoning", "task", "idempotency_key", "sql", "text"}
 """What may hold any character that can be stored; other texts name or narrow, and may hide nothing."""
 WRONG: dict[str, list[Any]] = {
-    "string": [{"a": 1}, ["a"], 7, True],
+    "string": [{"a": 1}, ["a", "b"], 7, True],
     "integer": ["many", 1.5, True, {"a": 1}, [1]],
     "number": ["much", True, {"a": 1}, [1]],
     "boolean": ["perhaps", 2, {"a": 1}, [True]],

@@ -46,7 +46,7 @@ def test_rest_does_not_split_label_values_at_commas() -> None:
         ({"filters": {"signal-typ": "x"}}, "filters.signal-typ"),
         ({"filters": {"severity": "low"}, "label.severity": "high"}, "label.severity"),
         ({"top_k": "5"}, "top_k"),
-        ({"limit": 5}, "limit"),
+        ({"limits": 5}, "limits"),
         ({"label.severity": ["high", None]}, "label.severity"),
         ({"label.severity": [""] * 51}, "label.severity"),
         ({"embedding": [0.1] * 383}, "embedding"),

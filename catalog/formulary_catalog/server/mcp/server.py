@@ -29,7 +29,6 @@ from formulary_catalog import __version__
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runs.waiting import Progress
-from formulary_catalog.server.calls.arguments.base import without_nulls
 from formulary_catalog.server.calls.failures import failure_of, within_deadline
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.calls.services import Opening
@@ -151,7 +150,7 @@ class _Tools:
     async def _run(self, tool: CatalogTool[Any], *, given: Mapping[str, Any], ctx: McpContext) -> Json:
         request = await self._requests.checked(
             ctx,
-            lambda: tool.arguments.read(without_nulls(given), spelling=self._spelling),
+            lambda: tool.arguments.read(tool.arguments.as_meant(given), spelling=self._spelling),
             action=tool.action,
             given=lambda: tool.arguments.recordable(given),
         )

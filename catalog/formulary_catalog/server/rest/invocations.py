@@ -13,6 +13,7 @@ from fastapi import APIRouter, Path, Request, Response
 from formulary_catalog.domain.answers.catalog import InvocationAnswer
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.report import taken_for_running
+from formulary_catalog.errors import InvalidInput
 from formulary_catalog.runs.request import InvocationRequest
 from formulary_catalog.server.calls.arguments.base import without_nulls
 from formulary_catalog.server.calls.arguments.run import ApprovalArguments, RpcRunArguments, StatusArguments
@@ -150,7 +151,13 @@ async def _invoke(request: Request, params: Mapping[str, Any]) -> InvocationAnsw
         search_id=asked.search_id,
         **dict(asked.options),
     )
-    return await services_of(request).invocations.invoke(wanted, context=context, caller=caller_of(request))
+    try:
+        return await services_of(request).invocations.invoke(wanted, context=context, caller=caller_of(request))
+    except InvalidInput as error:
+        if error.field != "timeout_ms":
+            raise
+        written = "options.timeoutMs"
+        raise InvalidInput(str(error).replace(error.field, written), field=written) from None
 
 
 async def _status(request: Request) -> InvocationAnswer:

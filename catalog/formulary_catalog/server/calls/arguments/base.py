@@ -15,12 +15,15 @@ from pydantic_core import PydanticCustomError, PydanticUseDefault
 
 from formulary_catalog.domain.text import all_storable
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments.input_schema import fields_of, model_in
+from formulary_catalog.server.calls.arguments.input_schema import fields_of, input_schema, model_in
 from formulary_catalog.server.calls.arguments.refusals import UNKNOWN, UNSTORABLE, broken, refusal
+from formulary_catalog.server.calls.arguments.texts import OneOf
 from formulary_catalog.server.calls.json_text import nested_too_deep, parsed
 from formulary_catalog.settings import LabelSpelling
 
 _NUMBERS = (int, float, int | None, float | None)
+_NOTHING = frozenset({"null", "none", "undefined"})
+"""What models write for what they leave out."""
 
 
 class Arguments(BaseModel):
@@ -41,7 +44,7 @@ class Arguments(BaseModel):
 
     @classmethod
     def read(cls, given: Mapping[str, Any], *, spelling: LabelSpelling = LabelSpelling.DOTTED) -> Self:
-        """The arguments of a call. Messages spell labels as the tool list does.
+        """The arguments of a call. Messages name them as they were given, and spell labels as the tool list does.
 
         Raises:
             InvalidInput: an argument is unknown, missing, of a wrong type or out of bounds.
@@ -49,7 +52,7 @@ class Arguments(BaseModel):
         try:
             return cls.model_validate(given)
         except ValidationError as error:
-            raise refusal(error, model=cls, spelling=spelling) from None
+            raise refusal(error, model=cls, spelling=spelling, given=given) from None
 
     @classmethod
     def recordable(cls, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,6 +93,42 @@ class Arguments(BaseModel):
                 raise broken("is given twice with different values; give it once", name=name)
             named[name] = value
         return named
+
+    @classmethod
+    def as_meant(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments without nulls and words for nothing, a text in place of a list of one: what models write."""
+        meant: dict[str, Any] = {}
+        for spelling, value in without_nulls(given).items():
+            name, single = fields_of(cls).get(spelling, ""), _single(value)
+            inner = model_in(cls.model_fields[name]) if name else None
+            if inner is not None and issubclass(inner, Arguments) and isinstance(value, Mapping):
+                meant[spelling] = inner.as_meant(value)
+            elif not name or not cls._says_nothing(name, single):
+                meant[spelling] = single if name and cls._takes_text(name) else value
+        return meant
+
+    @classmethod
+    def _says_nothing(cls, name: str, value: object) -> bool:
+        """Whether it is a word for nothing. That of a flag is refused: a run to be tried must not become a real one."""
+        if not isinstance(value, str) or value.strip().casefold() not in _NOTHING:
+            return False
+        field = cls.model_fields[name]
+        return field.annotation is not bool and not any(
+            each.has(value) for each in field.metadata if isinstance(each, OneOf)
+        )
+
+    @classmethod
+    def _takes_text(cls, name: str) -> bool:
+        member: Mapping[str, Any] = input_schema(cls, spelling=LabelSpelling.SNAKE)["properties"].get(name) or {}
+        return member.get("type") == "string"
+
+
+def _single(value: Any) -> Any:
+    """The text of a list of one text: some models wrap it."""
+    match value:
+        case [str(text)]:
+            return text
+    return value
 
 
 def _names(value: object) -> list[str]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 from pydantic import field_validator as validator
 
 from formulary_catalog.domain.cursor import MAX_CURSOR_LENGTH
@@ -27,6 +27,9 @@ from formulary_catalog.server.calls.arguments.texts import Label, Name, OneOf, c
 
 MAX_PAGE = 1000
 MAX_OFFSET = 1_000_000
+_OLDER_STATUSES = {"INDEXED": "Active", "FAILED": "Invalid"}
+_OLDER_RELATIONS = {"DEPENDS_ON": "requires", "REFERENCES": "mentions", "IMPLEMENTS": "answersSignal"}
+"""What clients of ADR-0004 say for ours; so are `domain` and `edge_types`."""
 
 _LIMIT = Field(ge=1, le=MAX_LIMIT, description=f"How many results; {DEFAULT_LIMIT} without it.")
 Limit = Annotated[int, _LIMIT]
@@ -44,7 +47,7 @@ WorkflowId = Annotated[
     str,
     Field(
         max_length=MAX_NAME_LENGTH,
-        description="workflow_id of an answer; also namespace/name, name@version or a version_id.",
+        description="workflow_id or uri of an answer; also namespace/name, name@version or a version_id.",
         examples=["oom-raise-memory-limit"],
     ),
 ]
@@ -55,11 +58,11 @@ class FilterArguments(Arguments):
 
     signal_type: Label = Field("", description="Only workflows for this signal or alert.", examples=["OOMKilled"])
     action_type: Label = Field("", description="Only this action.", examples=["IncreaseMemoryLimits"])
-    namespace: Namespace = ""
+    namespace: Namespace = Field("", validation_alias=AliasChoices("namespace", "domain"))
     risk_level: Annotated[RiskLevel | Literal[""], OneOf()] = Field(
         "", description="Only this risk level.", examples=["low"]
     )
-    status: Annotated[ListedStatus, OneOf(listed=False)] = Field(
+    status: Annotated[ListedStatus, OneOf(also=_OLDER_STATUSES, listed=False)] = Field(
         "Active", description="Only this status; Active without it.", examples=["Active"]
     )
 
@@ -128,6 +131,7 @@ class RelatedArguments(Arguments):
     depth: int = Field(1, ge=1, le=MAX_DEPTH, description="Steps to walk; 1 without it.", examples=[2])
     relations: Words = Field(
         (),
+        validation_alias=AliasChoices("relations", "edge_types"),
         description=f"Only these, separated by commas: {', '.join(RELATIONS)}.",
         examples=["escalatesTo, requires"],
     )
@@ -136,7 +140,7 @@ class RelatedArguments(Arguments):
     @validator("relations")
     @classmethod
     def _known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(choice(each, among=RELATIONS) for each in given))
+        return tuple(dict.fromkeys(choice(each, among=RELATIONS, also=_OLDER_RELATIONS) for each in given))
 
     @property
     def request(self) -> RelatedRequest:

@@ -52,7 +52,7 @@ class DetailsArguments(Arguments):
 
     workflow_id: str = Field(
         max_length=400,
-        description="workflow_id of an answer; also namespace/name, name@version or a version_id.",
+        description="workflow_id or uri of an answer; also namespace/name, name@version or a version_id.",
         examples=["oom-raise-memory-limit"],
     )
     version: str = Field(
@@ -167,22 +167,41 @@ class Filters(Arguments):
 
 
 class SearchFields(Arguments):
-    """What a search asks for beside its query and labels, which stand before: listed schemas begin with them."""
+    """What a search asks for beside its query and labels, which stand before: listed schemas begin with them.
+
+    The second names are those of ADR-0004, for clients of its `kdd_search`.
+    """
 
     exclude_keywords: Keywords = ()
     min_confidence: float = Field(
-        0.0, ge=0, le=1, description="No results below this confidence; 0 without it.", examples=[0.5]
+        0.0,
+        validation_alias=AliasChoices("min_confidence", "score_threshold"),
+        ge=0,
+        le=1,
+        description="No results below this confidence; 0 without it.",
+        examples=[0.5],
     )
     top_k: int | None = Field(
         None,
+        validation_alias=AliasChoices("top_k", "limit"),
         ge=1,
         le=MAX_TOP_K,
         description=f"How many results; without it at most {DEFAULT_TOP_K}, those that fit.",
         examples=[3],
     )
     action_type: Label = Field("", description="Only this action.", examples=["IncreaseMemoryLimits"])
-    namespace: Label = Field("", description="Only workflows of this namespace.", examples=["formulary"])
-    keywords: Words = Field((), description="Only workflows with one of these words.", examples=["memory, limit"])
+    namespace: Label = Field(
+        "",
+        validation_alias=AliasChoices("namespace", "domain", "domains"),
+        description="Only workflows of this namespace.",
+        examples=["formulary"],
+    )
+    keywords: Words = Field(
+        (),
+        validation_alias=AliasChoices("keywords", "tags"),
+        description="Only workflows with one of these words.",
+        examples=["memory, limit"],
+    )
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
@@ -53,8 +53,14 @@ class _Options(Arguments):
     dry_run: Flag = Field(False, description="true: change nothing, return what would be created.", examples=[True])
 
 
+def _both_spellings(name: str) -> AliasChoices:
+    return AliasChoices(name, to_camel(name))
+
+
 class RunArguments(_Options, _Run):
-    """The run that is asked for, as the tool takes it."""
+    """The run that is asked for, as the tool takes it: each argument also as JSON-RPC spells it."""
+
+    model_config = ConfigDict(alias_generator=AliasGenerator(validation_alias=_both_spellings))
 
     search_id: SearchId = ""
 

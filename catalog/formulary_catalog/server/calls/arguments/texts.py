@@ -45,6 +45,10 @@ class OneOf:
         self._also = also
         self._listed = listed
 
+    def has(self, given: str) -> bool:
+        """Whether it is one of the choices that were named here, in any spelling."""
+        return _folded(given) in {_folded(each) for each in (*self._choices, *self._also)}
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         choices = self._choices or tuple(filter(None, _values(source)))
         return core_schema.no_info_plain_validator_function(
