@@ -314,4 +314,4 @@ async def test_no_refusal_follows_from_what_the_planner_expects_of_rows_that_are
         async with asyncpg.create_pool(as_user(stage.dsn, "postgres"), min_size=1, max_size=1) as pool:
             await pool.execute("analyze")
         answer = await stage.service().execute_query(sql, context=NOWHERE, caller=ALICE, max_rows=10)
-        assert answer.rows == [[0]]
+        assert [list(row.values()) for row in answer.data] == [[0]]

@@ -198,7 +198,7 @@ async def test_only_the_parser_refuses_tables_of_the_system_and_says_what_to_rea
     attack = "select relname from pg_catalog.pg_class where relname = 'invocation'"
     with pytest.raises(InvalidInput, match="only tables of insight are readable: catalog, versions"):
         await _ask(stage, attack)
-    assert (await _ask(stage, attack, check=str)).rows == [["invocation"]]
+    assert [*(await _ask(stage, attack, check=str)).data[0].values()] == ["invocation"]
 
 
 # 6. Few at a time.
@@ -243,7 +243,7 @@ async def test_only_the_bound_on_bytes_keeps_an_answer_readable(stage: Stage) ->
 async def test_cells_and_names_of_columns_hold_no_control_characters(stage: Stage) -> None:
     answer = await _ask(stage, "select chr(27) || '[31m' || chr(8238) || 'red' as \"a\x1b[0m\", E'a\\u200bb'")
     assert not [character for character in answer.model_dump_json() if character in "\x1b\u202e\u200b"]
-    assert answer.rows[0][0] == "\ufffd[31m\ufffdred"
+    assert next(iter(answer.data[0].values())) == "\ufffd[31m\ufffdred"
 
 
 # 8. A right of its own, and the trail.
@@ -253,7 +253,7 @@ async def test_only_the_right_keeps_others_out(stage: Stage) -> None:
     mallory = caller(Rights(see={SHARED, SHOP}, use={SHOP}, read={SHOP}), name="mallory")
     with pytest.raises(NotAllowed, match=r"mallory may not get analytics\.formulary\.dev"):
         await _ask(stage, "select 1", by=mallory)
-    assert (await _ask(stage, "select 1", by=mallory, right=None)).rows == [[1]]
+    assert (await _ask(stage, "select 1", by=mallory, right=None)).row_count == 1
 
 
 async def test_every_statement_is_in_the_trail_with_its_rows_and_time_or_with_why_it_was_refused(stage: Stage) -> None:

@@ -170,9 +170,8 @@ def _without_chance(answer: Answer) -> Answer:
         ]
         return answer.model_copy(update={"columns": columns})
     if isinstance(answer, QueryAnswer) and not set(CHANCE).isdisjoint(answer.columns):
-        kept = [place for place, name in enumerate(answer.columns) if name not in CHANCE]
-        rows = sorted(([row[place] for place in kept] for row in answer.rows), key=str)
-        return answer.model_copy(update={"rows": rows})
+        kept = ({name: cell for name, cell in row.items() if name not in CHANCE} for row in answer.data)
+        return answer.model_copy(update={"data": sorted(kept, key=str)})
     return answer
 
 

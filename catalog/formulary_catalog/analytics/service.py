@@ -13,8 +13,8 @@ from typing import Any, Self
 from formulary_catalog.analytics.rate import Rate
 from formulary_catalog.domain.access import ANALYSE, READ_INVOCATIONS, USE_CONTEXTS, Caller, Right
 from formulary_catalog.domain.analytics.answers import (
-    DEFAULT_ROWS,
     DEFAULT_SAMPLE,
+    MAX_ROWS,
     QueryAnswer,
     TableList,
     TableSchema,
@@ -71,7 +71,7 @@ class AnalyticsService:
         *,
         context: ContextReference,
         caller: Caller,
-        max_rows: int = DEFAULT_ROWS,
+        max_rows: int = MAX_ROWS,
         max_bytes: int = DEFAULT_BYTES,
         browsing: bool = False,
     ) -> QueryAnswer:

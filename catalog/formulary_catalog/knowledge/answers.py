@@ -20,7 +20,7 @@ class DocumentHit(Answer):
 
 
 class DocumentSearchAnswer(Answer):
-    """The documents that fit best. `total_results` counts those that may be read, not the page."""
+    """The documents that fit best. `total_results` counts them; `list_collections` counts all that may be read."""
 
     query: str
     collection: str

@@ -114,7 +114,7 @@ class KnowledgeService:
             return DocumentSearchAnswer(
                 query=_preview(visible(query)),
                 collection=collection or ALL_COLLECTIONS,
-                total_results=candidates.total,
+                total_results=len(kept),
                 results=kept,
                 notes=notes,
             )

@@ -40,7 +40,10 @@ async def url(stage: Stage) -> AsyncIterator[str]:
 async def test_rest_answers_a_statement_and_what_the_tables_are(url: str) -> None:
     async with httpx2.AsyncClient(base_url=f"{url}/api/v1/analytics") as client:
         answer = (await client.post("/query", json={"sql": COUNT})).json()
-        assert (answer["columns"], answer["rows"]) == (["namespace", "n"], [["bank", 1], ["shop", 1]])
+        assert (answer["columns"], answer["data"]) == (
+            ["namespace", "n"],
+            [{"namespace": "bank", "n": 1}, {"namespace": "shop", "n": 1}],
+        )
         tables = (await client.get("/tables")).json()["tables"]
         assert {table["name"] for table in tables} >= {"insight.catalog", "insight.alerts"}
         schema = (await client.get("/tables/insight.outcomes")).json()
@@ -50,7 +53,7 @@ async def test_rest_answers_a_statement_and_what_the_tables_are(url: str) -> Non
         statistics = (await client.get("/tables/searches/statistics")).json()
         assert {column["name"]: column["count"] for column in statistics["columns"]}["query"] == 2
         own = (await client.post("/query", json={"sql": COUNT}, headers=OF_THE_SHOP)).json()
-        assert own["rows"] == [["shop", 1]]
+        assert own["data"] == [{"namespace": "shop", "n": 1}]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,7 @@ async def test_a_person_asks_a_server_or_a_database_and_gets_a_table_csv_or_json
     )
     assert json.loads(served.out) == json.loads(stored.out)
     bound = await formulary("query", COUNT, "--json", "--url", url, "--remediation-id", "rr-shop")
-    assert json.loads(bound.out)["rows"] == [["shop", 1]]
+    assert json.loads(bound.out)["data"] == [{"namespace": "shop", "n": 1}]
 
 
 async def test_a_person_reads_booleans_and_nulls_as_sql_spells_them(url: str) -> None:
@@ -134,7 +137,7 @@ async def test_a_person_reads_booleans_and_nulls_as_sql_spells_them(url: str) ->
     as_csv = await formulary("query", sql, "--csv", "--url", url)
     assert list(csv.reader(io.StringIO(as_csv.out)))[1] == ["true", "false", "", "[1,2]"]
     as_json = await formulary("query", sql, "--json", "--url", url)
-    assert json.loads(as_json.out)["rows"] == [[True, False, None, "[1,2]"]]
+    assert list(json.loads(as_json.out)["data"][0].values()) == [True, False, None, "[1,2]"]
     both = await formulary("query", sql, "--csv", "--json", "--url", url)
     assert both.code == 2
     assert "--csv and --json are given; give one of them" in both.out

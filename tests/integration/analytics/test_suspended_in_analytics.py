@@ -33,15 +33,15 @@ async def stage(request: pytest.FixtureRequest, postgres: EmbeddedPostgres) -> A
 @pytest.mark.parametrize("table", TABLES)
 async def test_no_table_names_it_to_an_agent(stage: Stage, table: str) -> None:
     agents = await stage.service().get_sample(table, context=NOWHERE, caller=LOCAL)
-    assert agents.rows
-    assert "shop-restart" not in str(agents.rows)
+    assert agents.data
+    assert "shop-restart" not in str(agents.data)
 
 
 @pytest.mark.parametrize("table", [table for table in TABLES if table not in ("searches", "alerts")])
 async def test_people_see_it_and_count_it(stage: Stage, table: str) -> None:
     analytics = stage.service()
     people = await analytics.get_sample(table, context=NOWHERE, caller=LOCAL, browsing=True)
-    assert "shop-restart" in str(people.rows)
+    assert "shop-restart" in str(people.data)
     counted = await analytics.list_tables(context=NOWHERE, caller=LOCAL, browsing=True)
     fewer = await analytics.list_tables(context=NOWHERE, caller=LOCAL)
     (of_people,) = [line.rows for line in counted.tables if line.name == f"insight.{table}"]
@@ -54,9 +54,9 @@ async def test_people_see_it_and_count_it(stage: Stage, table: str) -> None:
 async def test_no_statement_and_no_statistic_of_an_agent_counts_it(stage: Stage) -> None:
     analytics = stage.service()
     sql = "select name, version, status from insight.versions where name = 'shop-restart' order by version"
-    assert (await analytics.execute_query(sql, context=NOWHERE, caller=LOCAL)).rows == []
+    assert (await analytics.execute_query(sql, context=NOWHERE, caller=LOCAL)).data == []
     seen = await analytics.execute_query(sql, context=NOWHERE, caller=LOCAL, browsing=True)
-    assert [row[1:] for row in seen.rows] == [[OLD, "Superseded"], [NEW, "Disabled"]]
+    assert [list(row.values())[1:] for row in seen.data] == [[OLD, "Superseded"], [NEW, "Disabled"]]
     agents = await analytics.describe_stats("versions", context=NOWHERE, caller=LOCAL)
     people = await analytics.describe_stats("versions", context=NOWHERE, caller=LOCAL, browsing=True)
     assert people.columns[0].count == agents.columns[0].count + 2

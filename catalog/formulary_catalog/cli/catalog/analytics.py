@@ -49,11 +49,11 @@ def query_command(*, sql: str, max_rows: int, as_csv: bool, target: CatalogTarge
     elif as_csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(answer.columns)
-        writer.writerows([[_spelled(cell) for cell in row] for row in answer.rows])
+        writer.writerows([[_spelled(cell) for cell in row.values()] for row in answer.data])
         _show_notes(answer.notes)
     else:
         _show(answer)
-    if not answer.rows:
+    if not answer.data:
         raise SystemExit(1)
 
 
@@ -97,7 +97,7 @@ async def _asked(
 
         wanted = SampleArguments.read({"table": table, "n": sample})
         found = await analytics.sample(wanted.table, n=wanted.n)
-        return found, found.columns, [[_text(cell) for cell in row] for row in found.rows]
+        return found, found.columns, _rows(found)
     if table:
         schema = await analytics.schema(table)
         return schema, _COLUMNS, [[line.name, line.type, line.description] for line in schema.columns]
@@ -106,8 +106,12 @@ async def _asked(
 
 
 def _show(answer: "QueryAnswer") -> None:
-    _table(answer.columns, [[_text(cell) for cell in row] for row in answer.rows])
+    _table(answer.columns, _rows(answer))
     _show_notes(answer.notes)
+
+
+def _rows(answer: "QueryAnswer") -> list[list[str]]:
+    return [[_text(cell) for cell in row.values()] for row in answer.data]
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

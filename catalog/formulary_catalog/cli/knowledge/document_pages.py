@@ -16,8 +16,6 @@ from formulary_catalog.runtime.terminal import Page, counted
 def show_documents(answer: DocumentSearchAnswer, *, page: Page) -> None:
     """Each document with the beginning of its text."""
     _show_hits(answer.results, page=page)
-    if answer.total_results and not answer.results:
-        page.line(f"Nothing fits among {counted(answer.total_results, 'document')}.")
     _show_notes(answer.notes, page=page)
 
 

@@ -23,11 +23,11 @@ def test_an_answer_fits_and_says_what_was_left_out(rows: list[list[object]], max
     columns = [f"c{number}" for number in range(len(rows[0]) if rows else 1)]
     answer = query_answer("select 1", columns=columns, rows=rows, max_rows=max_rows, max_bytes=max_bytes)
     assert len(answer.model_dump_json().encode()) <= max_bytes
-    assert answer.row_count == len(answer.rows) <= max_rows
+    assert answer.row_count == len(answer.data) <= max_rows
     assert answer.truncated is bool(answer.notes)
     cut = any(isinstance(cell, str) and len(cell) > MAX_CELL for row in rows[: answer.row_count] for cell in row)
     assert answer.truncated == (answer.row_count < len(rows) or cut)
-    for row in answer.rows:
-        for cell in row:
+    for row in answer.data:
+        for cell in row.values():
             assert not isinstance(cell, str) or (cell == visible(cell) and len(cell) <= MAX_CELL)
     json.loads(answer.model_dump_json())

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from formulary_catalog.domain.analytics.answers import DEFAULT_ROWS, DEFAULT_SAMPLE, MAX_ROWS, MAX_SAMPLE
+from formulary_catalog.domain.analytics.answers import DEFAULT_SAMPLE, MAX_ROWS, MAX_SAMPLE
 from formulary_catalog.domain.analytics.statement import MAX_LENGTH, TABLES
 from formulary_catalog.server.calls.arguments.base import Arguments
 
@@ -21,10 +21,10 @@ class QueryArguments(Arguments):
         ],
     )
     max_rows: int = Field(
-        DEFAULT_ROWS,
+        MAX_ROWS,
         ge=1,
         le=MAX_ROWS,
-        description=f"Rows to return; {DEFAULT_ROWS} without it.",
+        description=f"Rows to return; {MAX_ROWS} without it, as far as they fit.",
         examples=[20],
     )
 
