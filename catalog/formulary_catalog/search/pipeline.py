@@ -21,7 +21,7 @@ from formulary_catalog.domain.search.caution import QueryWords, caution, caution
 from formulary_catalog.domain.search.fit import Wanted
 from formulary_catalog.domain.search.query import as_declared
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
-from formulary_catalog.domain.search.results import match_reasons, not_invocable_notes, workflow_hit
+from formulary_catalog.domain.search.results import match_reasons, matched_section, not_invocable_notes, workflow_hit
 from formulary_catalog.domain.search.scoring import Scored, rank
 from formulary_catalog.domain.search.terms import rare_words
 from formulary_catalog.embedding.known_problems import nearest_known
@@ -317,6 +317,7 @@ def _shown(hit: Hit, *, several: bool) -> WorkflowHit:
         outcome=hit.row.outcome,
         caution=hit.caution,
         reasons=reasons,
+        section=matched_section(plan.terms, places=evidence.places),
     )
 
 

@@ -31,7 +31,7 @@ from formulary_catalog.domain.workflows.identity import (
 from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, WILDCARD, fold
 from formulary_catalog.domain.workflows.relations import MAX_DEPTH, STORED, Direction, Neighbour, Relation
 from formulary_catalog.domain.workflows.requests import RelatedRequest
-from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
+from formulary_catalog.errors import NotFound, NoWorkflowName, UnknownWorkflow
 from formulary_catalog.search.lookup import FoundWorkflow
 from formulary_catalog.search.names import MOST
 from formulary_catalog.search.parts import CatalogParts
@@ -175,9 +175,8 @@ class Relations:
         except NotFound:
             if spelled_out:
                 raise
-        except InvalidInput:
-            if spelled_out or not entity.isalnum():
-                raise
+        except NoWorkflowName:
+            pass
         return None
 
     async def _related_to_workflow(

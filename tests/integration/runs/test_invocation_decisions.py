@@ -67,6 +67,7 @@ async def test_a_rejection_ends_a_waiting_run(service: InvocationService, dsn: s
         ended = await service.status(waiting.invocation_id, caller=LOCAL, wait_seconds=10)
 
     assert (ended.state, ended.reason) == ("failed", "Rejected")
+    assert ended.error == ended.message != ""
     assert "not now" in ended.message
 
 

@@ -12,7 +12,7 @@ from mcp_types import INVALID_PARAMS
 
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.mcp.tools.tool_list import OTHER_NAMES, TOOLSETS, tools_of
+from formulary_catalog.server.mcp.tools.tool_list import OTHER_NAMES, TOOLS_BY_NAME, TOOLSETS, tools_of
 from formulary_catalog.settings import LISTED_TOOLSETS, Settings, Toolset, toolsets_of
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent
@@ -161,3 +161,17 @@ def test_settings_and_flags_name_toolsets_in_one_way(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("FORMULARY_TOOLSETS", "serch")
     with pytest.raises(ValueError, match="toolset 'serch' is not offered; give some of search, runs"):
         Settings()
+
+
+async def test_every_tool_shows_whole_calls_that_it_takes(parts: CatalogParts) -> None:
+    async with serving(parts) as url:
+        tools = await listed(url, ",".join(Toolset))
+    for tool in tools:
+        calls = tool["_meta"]["formulary.dev/examples"]
+        properties = tool["inputSchema"]["properties"]
+        optional = properties.keys() - tool["inputSchema"]["required"]
+        assert len(calls) == (2 if optional else len(calls)), tool["name"]
+        assert set(calls[0]) == set(tool["inputSchema"]["required"]) or tool["name"] == "similar_docs"
+        for call in calls:
+            jsonschema.validate(call, tool["inputSchema"])
+            TOOLS_BY_NAME[tool["name"]].arguments.read(call)

@@ -50,10 +50,8 @@ _LABELS = (Cut(member="labels"),)
 _BRIEF = (
     Cut(member="description"),
     Cut(member="match_reasons", values=1),
-    Cut(member="signal_types"),
-    Cut(member="estimated_duration"),
-    Cut(member="success_rate"),
     Cut(member="namespace"),
+    Cut(member="signal_types", values=1),
 )
 """What a hit can do without, where many are likely: `uri` names the namespace, the details have the rest."""
 _LAST_RESORT = (
@@ -62,7 +60,11 @@ _LAST_RESORT = (
     Cut(member="caution", characters=60),
 )
 """Of a hit that alone is too long."""
-_OPTIONAL = frozenset(name for name, field in WorkflowHit.model_fields.items() if not field.is_required())
+_OF_THE_SEED = frozenset({"signal_types", "estimated_duration", "success_rate"})
+"""Every hit has them, known or not: clients of DD-WORKFLOW-002 read them without asking whether they are there."""
+_OPTIONAL = frozenset(
+    name for name, field in WorkflowHit.model_fields.items() if not field.is_required() and name not in _OF_THE_SEED
+)
 
 
 def allowance(asked: int | None) -> int:

@@ -41,9 +41,7 @@ class WorkflowHit(Answer):
     description: str = Field(default="", description=f"What it does, at most {MAX_HIT_DESCRIPTION} characters.")
     action_type: str
     signal_types: list[str] = []
-    labels: dict[str, list[str]] = Field(
-        default={}, description="Declared labels; what matches everything is left out."
-    )
+    labels: dict[str, list[str]] = Field(default={}, description="Declared labels; * matches everything.")
     similarity_score: float | None = Field(description="Cosine, 0..1; null when no embedding was compared.")
     confidence: float = Field(description="0..1: how likely this one is right, or none is. Falls along the list.")
     match_reasons: list[str]
@@ -54,7 +52,7 @@ class WorkflowHit(Answer):
     )
     risk_level: str
     caution: str = Field(default="", description="Why it may be the wrong one; empty if nothing is known against it.")
-    uri: str
+    uri: str = Field(description="Its address, with the #section where most words of the query are.")
 
 
 class SearchAnswer(Answer):
@@ -181,6 +179,7 @@ class InvocationAnswer(Answer):
     version_id: str
     namespace: str = Field(description="Namespace of the run.")
     dry_run: bool = Field(description="Whether nothing is changed, as the request or a rule demands.")
+    error: str = Field(default="", description="Why it ended without success; empty otherwise.")
     output: dict[str, Any] = Field(description="Outputs of the run.")
     manifest: dict[str, Any] = Field(description="What a dry run would create.")
     requester: str = Field(default="", description="Who requested the run; `unproven` if nobody proved it.")

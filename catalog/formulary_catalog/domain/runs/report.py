@@ -20,6 +20,7 @@ def invocation_answer(run: Invocation, *, notes: Iterable[str] = (), decided: bo
         phase=run.phase,
         reason=run.reason,
         message=run.message,
+        error=run.message if run.phase.is_final and run.phase is not Phase.SUCCEEDED else "",
         workflow_id=f"{run.workflow_namespace}/{run.workflow_name}",
         version=run.workflow_version,
         version_id=run.version_id,

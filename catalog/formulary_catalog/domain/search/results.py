@@ -34,6 +34,7 @@ _PLACE_NAMES = {  # headings: name, title, keywords, action type
     WordPlace.WHEN_TO_USE: "words in when to use",
     WordPlace.WHAT: "words in description",
 }
+_PLACE_SECTIONS = {WordPlace.WHEN_TO_USE: "when_to_use", WordPlace.WHAT: "description"}
 _SHOWN_TITLE = 120
 _SHOWN_DURATION = 40
 _SHOWN_VALUES = 20
@@ -42,12 +43,12 @@ _SHOWN_NAMES = 3
 
 
 def shown_labels(workflow: RemediationWorkflow) -> dict[str, list[str]]:
-    """Declared labels under their wire names; those that match everything say nothing and are left out."""
+    """Declared labels under their wire names; `*` alone where it matches everything."""
     declared = {dimension: getattr(workflow.spec.labels, dimension) for dimension in DIMENSIONS}
     return {
-        wire_name(dimension): list(values)
+        wire_name(dimension): [WILDCARD] if WILDCARD in values else list(values)
         for dimension, values in declared.items()
-        if values and WILDCARD not in values and dimension != "signal_type"
+        if values and dimension != "signal_type"
     }
 
 
@@ -123,6 +124,16 @@ def _word_reasons(terms: Sequence[Term], *, places: bytes) -> list[str]:
     ]
 
 
+def matched_section(terms: Sequence[Term], *, places: bytes) -> str:
+    """The section where those words are that count most; empty where none is in a section, but in a heading."""
+    counts = dict.fromkeys(_PLACE_SECTIONS, 0.0)
+    for term, place in zip(terms, places, strict=True):
+        if place in counts:
+            counts[WordPlace(place)] += rarity(term.word)
+    best = max(counts, key=lambda place: counts[place])
+    return _PLACE_SECTIONS[best] if counts[best] else ""
+
+
 def workflow_hit(
     workflow: RemediationWorkflow,
     *,
@@ -134,8 +145,9 @@ def workflow_hit(
     reasons: list[str],
     caution: str,
     outcome: WorkflowOutcome,
+    section: str = "",
 ) -> WorkflowHit:
-    """One line of a search answer."""
+    """One line of a search answer; its address leads to the `section`, if one is given."""
     spec = workflow.spec
     return WorkflowHit(
         workflow_id=workflow_id(namespace=namespace, name=workflow.metadata.name, ambiguous=ambiguous),
@@ -155,7 +167,7 @@ def workflow_hit(
         median_duration_seconds=outcome.median_duration_seconds,
         risk_level=spec.risk_level or "unknown",
         caution=caution,
-        uri=workflow_uri(namespace=namespace, name=workflow.metadata.name),
+        uri=workflow_uri(namespace=namespace, name=workflow.metadata.name) + (f"#{section}" if section else ""),
     )
 
 

@@ -120,7 +120,7 @@ def test_weak_hits_go_before_a_text_of_another_gets_shorter() -> None:
 def test_likely_hits_become_brief_from_the_last_rank_up_before_any_is_dropped() -> None:
     whole = answer(10)
 
-    for limit in range(4_900, size(whole.as_json()), 100):
+    for limit in range(5_400, size(whole.as_json()), 100):
         shrunk = within(whole, limit=limit).workflows
         assert len(shrunk) == 10
         described = [bool(hit.description) for hit in shrunk]
@@ -153,6 +153,7 @@ def test_every_hit_keeps_what_identifies_ranks_and_explains_it(limit: int) -> No
     assert len(shrunk) == 10 or limit < 5_000
     kept = (
         "workflow_id", "version", "version_id", "similarity_score", "confidence", "risk_level", "action_type", "uri",
+        "success_rate", "estimated_duration", "signal_types",
     )  # fmt: skip
     for before, after in zip(whole.as_json()["workflows"], shrunk, strict=False):
         assert {name: after[name] for name in kept} == {name: before[name] for name in kept}

@@ -47,7 +47,7 @@ WorkflowId = Annotated[
     str,
     Field(
         max_length=MAX_NAME_LENGTH,
-        description="workflow_id or uri of an answer; also namespace/name, name@version or a version_id.",
+        description="workflow_id or uri of an answer; also namespace/name, name@version or version_id.",
         examples=["oom-raise-memory-limit"],
     ),
 ]
@@ -165,7 +165,7 @@ class NameArguments(Arguments):
 
     name: Name = Field(
         description="A name or a part of one, a version_id, a signal or alert, or a title.",
-        examples=["memory-limit"],
+        examples=["memory-limit", "KubeNodeNotReady"],
     )
 
 
@@ -186,7 +186,9 @@ class SectionArguments(Arguments):
     """The section to read."""
 
     workflow_id: WorkflowId
-    section: Annotated[str, OneOf(SECTIONS)] = Field(description="The section to read.", examples=["when_not_to_use"])
+    section: Annotated[str, OneOf(SECTIONS)] = Field(
+        description="The section to read.", examples=["when_not_to_use", "steps"]
+    )
 
 
 class ApprovalsArguments(Arguments):

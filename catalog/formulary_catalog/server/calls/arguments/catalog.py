@@ -52,7 +52,7 @@ class DetailsArguments(Arguments):
 
     workflow_id: str = Field(
         max_length=400,
-        description="workflow_id or uri of an answer; also namespace/name, name@version or a version_id.",
+        description="workflow_id or uri of an answer; also namespace/name, name@version or version_id.",
         examples=["oom-raise-memory-limit"],
     )
     version: str = Field(

@@ -46,6 +46,7 @@ QUERY_TOOL = CatalogTool(
     answer=QueryAnswer,
     run=_query,
     shrink=as_it_is,
+    narrowed_by=("max_rows",),
 )
 TABLES_TOOL = CatalogTool(
     name="list_tables",
@@ -79,6 +80,7 @@ SAMPLE_TOOL = CatalogTool(
     answer=QueryAnswer,
     run=_sample,
     shrink=as_it_is,
+    narrowed_by=("n",),
 )
 STATISTICS_TOOL = CatalogTool(
     name="describe_stats",

@@ -83,6 +83,7 @@ LIST_TOOL = CatalogTool(
     answer=WorkflowList,
     run=_list,
     shrink=as_it_is,
+    narrowed_by=("signal_type", "risk_level", "limit"),
 )
 RELATED_TOOL = CatalogTool(
     name="related_workflows",
@@ -96,6 +97,7 @@ RELATED_TOOL = CatalogTool(
     answer=RelatedAnswer,
     run=_related,
     shrink=_short,
+    narrowed_by=("depth", "relations"),
 )
 FIND_TOOL = CatalogTool(
     name="find_workflow",
@@ -163,6 +165,7 @@ WAITING_TOOL = CatalogTool(
     answer=PendingApprovals,
     run=_approvals,
     shrink=_short,
+    narrowed_by=("namespace", "limit"),
 )
 
 FIRST_BROWSING_TOOLS = (LIST_TOOL, RELATED_TOOL)

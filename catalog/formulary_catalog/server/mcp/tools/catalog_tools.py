@@ -32,6 +32,8 @@ from formulary_catalog.server.mcp.size import Json, fit
 from formulary_catalog.settings import LabelSpelling
 
 A = TypeVar("A", bound=Arguments)
+EXAMPLES = "formulary.dev/examples"
+"""Beside the schemas: no revision has a place for calls, and a model pays for what is in a schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,8 @@ class Call(Generic[A]):
 class CatalogTool(Generic[A]):
     """One tool. `action` is its name in the audit trail; `shrink` makes an answer fit what a model can read.
 
-    `seconds` is the deadline of a call. A tool that is not `read_only` may be `destructive`.
+    `seconds` is the deadline of a call. A tool that is not `read_only` may be `destructive`. `narrowed_by` names
+    optional arguments of its second example, `begun_by` those of both.
     """
 
     name: str
@@ -63,6 +66,8 @@ class CatalogTool(Generic[A]):
     read_only: bool = True
     destructive: bool = False
     seconds: float = CALL_SECONDS
+    begun_by: tuple[str, ...] = ()
+    narrowed_by: tuple[str, ...] = ()
 
     def listed(self, *, spelling: LabelSpelling, with_clusters: bool) -> Tool:
         """The tool as `tools/list` shows it. A catalog without clusters does not list their label."""
@@ -87,7 +92,19 @@ class CatalogTool(Generic[A]):
                 idempotent_hint=self.read_only,
                 open_world_hint=False,
             ),
+            _meta={EXAMPLES: self.examples(spelling=spelling)},
         )
+
+    def examples(self, *, spelling: LabelSpelling) -> list[Json]:
+        """Whole calls: one with what is required, and one with more, where there is more. Fields have the values."""
+        fields = self.arguments.model_fields
+        required = [*(name for name, field in fields.items() if field.is_required()), *self.begun_by]
+        least = {name: (fields[name].examples or [])[0] for name in required}
+        more = {name: (fields[name].examples or [])[-1] for name in (*required, *self.narrowed_by)}
+        return [
+            {listed_name(self.arguments, name, spelling=spelling): value for name, value in call.items()}
+            for call in ([least] if more == least else [least, more])
+        ]
 
 
 async def _search(call: Call[SearchArguments]) -> SearchAnswer:
@@ -125,6 +142,7 @@ SEARCH_TOOL = CatalogTool(
     answer=SearchAnswer,
     run=_search,
     shrink=as_it_is,
+    narrowed_by=("label_environment", "label_priority", "top_k"),
 )
 DETAILS_TOOL = CatalogTool(
     name="get_workflow_details",
@@ -140,6 +158,7 @@ DETAILS_TOOL = CatalogTool(
     answer=WorkflowDetails,
     run=_details,
     shrink=fit,
+    narrowed_by=("version",),
 )
 SELECTION_TOOL = CatalogTool(
     name="record_workflow_selection",
@@ -154,6 +173,7 @@ SELECTION_TOOL = CatalogTool(
     run=_record_selection,
     shrink=as_it_is,
     read_only=False,
+    narrowed_by=("search_id", "confidence"),
 )
 
 CATALOG_TOOLS = (SEARCH_TOOL, DETAILS_TOOL, SELECTION_TOOL)

@@ -39,6 +39,7 @@ GATE_TOOL = CatalogTool(
     answer=GateAnswer,
     run=_gate,
     shrink=as_it_is,
+    narrowed_by=("context", "proposed_actions"),
 )
 ENFORCE_TOOL = CatalogTool(
     name="governance_enforce",
@@ -52,6 +53,7 @@ ENFORCE_TOOL = CatalogTool(
     answer=EnforceAnswer,
     run=_enforce,
     shrink=as_it_is,
+    narrowed_by=("trace_id",),
 )
 VERDICT_TOOL = CatalogTool(
     name="governance_verdict",
@@ -65,6 +67,7 @@ VERDICT_TOOL = CatalogTool(
     answer=VerdictAnswer,
     run=_verdict,
     shrink=as_it_is,
+    narrowed_by=("enforce_result",),
 )
 REPLAY_TOOL = CatalogTool(
     name="governance_replay",

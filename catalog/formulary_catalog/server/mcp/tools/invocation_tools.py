@@ -75,6 +75,7 @@ INVOKE_TOOL = CatalogTool(
     read_only=False,
     destructive=True,
     seconds=WAITING_CALL_SECONDS,
+    narrowed_by=("input", "dry_run", "search_id"),
 )
 STATUS_TOOL = CatalogTool(
     name="get_invocation_status",
@@ -90,5 +91,6 @@ STATUS_TOOL = CatalogTool(
     run=_status,
     shrink=_shrink,
     seconds=WAITING_CALL_SECONDS,
+    narrowed_by=("wait_ms", "after_revision"),
 )
 INVOCATION_TOOLS = (INVOKE_TOOL, STATUS_TOOL)

@@ -50,6 +50,7 @@ SEMANTIC_SEARCH_TOOL = CatalogTool(
     answer=DocumentSearchAnswer,
     run=_search,
     shrink=as_it_is,
+    narrowed_by=("collection", "top_k"),
 )
 SIMILAR_DOCS_TOOL = CatalogTool(
     name="similar_docs",
@@ -63,6 +64,8 @@ SIMILAR_DOCS_TOOL = CatalogTool(
     answer=SimilarDocumentsAnswer,
     run=_similar,
     shrink=as_it_is,
+    begun_by=("doc_id",),
+    narrowed_by=("top_k",),
 )
 GET_DOCUMENT_TOOL = CatalogTool(
     name="get_document",
