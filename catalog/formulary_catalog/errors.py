@@ -155,6 +155,8 @@ class NotInvocable(FormularyError):
 class NoExecutor(FormularyError):
     """Nothing runs workflows here, or nothing with the engine that is needed."""
 
+    exit_code = 3
+
 
 class RunRefused(FormularyError):
     """The rules do not allow the run. `decision` says which, as it was recorded."""

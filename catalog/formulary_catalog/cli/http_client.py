@@ -166,16 +166,41 @@ class Runs:
         options: Mapping[str, Any],
         remediation_id: str,
     ) -> InvocationAnswer:
-        """Ask for a run; `options` as JSON-RPC has them."""
+        """Ask for a run; `options` as JSON-RPC has them.
+
+        Raises:
+            NotFound: nothing of that name may be used; where the incident excludes it, the rule is named.
+        """
         params = {"workflow_id": workflow_id, "version": version, "input": dict(values), "options": dict(options)}
-        return await self._server.answer(
-            InvocationAnswer,
-            "POST",
-            "/invoke",
-            in_result=True,
-            json={"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params},
-            headers=incident_headers(remediation_id),
-        )
+        try:
+            return await self._server.answer(
+                InvocationAnswer,
+                "POST",
+                "/invoke",
+                in_result=True,
+                json={"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params},
+                headers=incident_headers(remediation_id),
+            )
+        except UnknownWorkflow as unknown:
+            if remediation_id and (rule := await self._exclusion(workflow_id, remediation_id=remediation_id)):
+                raise NotFound(
+                    f"{workflow_id} may not be used for {remediation_id}: {rule}; `formulary search` with "
+                    "--remediation-id finds what may",
+                    reference=unknown.reference,
+                ) from None
+            raise
+
+    async def _exclusion(self, workflow_id: str, *, remediation_id: str) -> str:
+        """The rule by which an incident excludes a workflow, as far as a person may read it; empty if there is none."""
+        from formulary_catalog.domain.search.explanation.answers import Explanation
+
+        asked = {"workflow": workflow_id, "query": workflow_id}
+        try:
+            headers = incident_headers(remediation_id)
+            found = await self._server.answer(Explanation, "GET", "/explain", params=asked, headers=headers)
+        except FormularyError:
+            return ""
+        return f"{found.excluded_by.rule}: {found.excluded_by.reason}" if found.excluded_by is not None else ""
 
     async def status(self, invocation_id: str) -> InvocationAnswer:
         """State of a run."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from formulary_catalog.domain.answers.catalog import InvocationAnswer
 from formulary_catalog.domain.audit.wording import spell_duration
 from formulary_catalog.domain.console_address import waiting_link
+from formulary_catalog.domain.yaml_text import manifest_text
+from formulary_catalog.errors import NotFound
 from formulary_catalog.runtime.terminal import Page, counted
 
 if TYPE_CHECKING:  # commands that show no run would wait for what it imports
@@ -43,11 +45,23 @@ def show_run(answer: InvocationAnswer, *, page: Page) -> None:
         page.pair("note", note)
     page.pair("trace", answer.trace_id)
     if answer.manifest:
-        import yaml
-
         page.line()
         page.line("What a real run would create:", style="bold")
-        page.verbatim(yaml.safe_dump(answer.manifest, sort_keys=False, allow_unicode=True), indent=0)
+        page.verbatim(manifest_text(answer.manifest), indent=0)
+
+
+def show_manifest(answer: InvocationAnswer, *, page: Page) -> None:
+    """The manifest of a dry run and nothing else.
+
+    Raises:
+        NotFound: the run has none.
+    """
+    if not answer.manifest:
+        raise NotFound(
+            f"run {answer.invocation_id} is {answer.state} and has no manifest; a dry run that is allowed has one",
+            reference=answer.invocation_id,
+        )
+    page.verbatim(manifest_text(answer.manifest), indent=0)
 
 
 def show_waiting(answer: "WaitingRunList", *, now: datetime, page: Page, console_url: str = "") -> None:

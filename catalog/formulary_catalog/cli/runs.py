@@ -7,14 +7,17 @@ from typing import BinaryIO
 import click
 
 from formulary_catalog.cli.options import json_option, settings_of
-from formulary_catalog.cli.targets import check_remediation_id, incident_option, url_option
+from formulary_catalog.cli.targets import check_remediation_id, incident_option, url_option, workflow_ids
 from formulary_catalog.errors import InvalidInput
 
 _MOST_WAITING = 1000
+manifest_option = click.option(
+    "--manifest", is_flag=True, help="Print the manifest of a dry run alone, as YAML for kubectl."
+)
 
 
 @click.command("invoke")
-@click.argument("workflow_id", metavar="ID")
+@click.argument("workflow_id", metavar="ID", shell_complete=workflow_ids)
 @click.option("--version", default="", metavar="VERSION", help="Version to use instead of the served one.")
 @click.option("--input", "given", multiple=True, metavar="NAME=VALUE", help="Value of a parameter; may be repeated.")
 @click.option(
@@ -32,6 +35,7 @@ _MOST_WAITING = 1000
 )
 @click.option("--idempotency-key", default="", metavar="TEXT", help="Key that makes a repeated request the same run.")
 @click.option("--dry-run", is_flag=True, help="Show what would be created, without changing anything.")
+@manifest_option
 @url_option
 @incident_option
 @json_option
@@ -44,6 +48,7 @@ def invoke_command(
     timeout_ms: int | None,
     idempotency_key: str,
     dry_run: bool,
+    manifest: bool,
     url: str | None,
     remediation_id: str,
     as_json: bool,
@@ -56,9 +61,10 @@ def invoke_command(
     Examples:
       formulary invoke oom-scale-out --input-file values.yaml --input REPLICAS=4 --dry-run
       formulary invoke oom-scale-out --input-file values.yaml --timeout-ms 600000 --remediation-id rr-42
+      formulary invoke oom-scale-out --input REPLICAS=4 --dry-run --manifest | kubectl diff -f -
     """
     from formulary_catalog.cli.http_client import ask_for_runs
-    from formulary_catalog.cli.run_pages import show_run
+    from formulary_catalog.cli.run_pages import show_manifest, show_run
     from formulary_catalog.domain.visible import first_hidden
     from formulary_catalog.domain.workflows.identity import parse_reference
     from formulary_catalog.runtime.terminal import Page
@@ -82,7 +88,7 @@ def invoke_command(
     if as_json:
         click.echo(answer.model_dump_json())
     else:
-        show_run(answer, page=Page())
+        (show_manifest if manifest else show_run)(answer, page=Page())
 
 
 def _pairs(given: tuple[str, ...]) -> dict[str, str]:
@@ -125,9 +131,10 @@ def _require_json(values: dict[str, object]) -> None:
 @click.command("invocation")
 @click.argument("invocation_id", metavar="ID")
 @click.option("--wait", is_flag=True, help="Wait until the run has ended.")
+@manifest_option
 @url_option
 @json_option
-def invocation_command(*, invocation_id: str, wait: bool, url: str | None, as_json: bool) -> None:
+def invocation_command(*, invocation_id: str, wait: bool, manifest: bool, url: str | None, as_json: bool) -> None:
     """Show the state of a run.
 
     ID is what `formulary invoke` showed. Exit code 1 if the run ended without success.
@@ -137,7 +144,7 @@ def invocation_command(*, invocation_id: str, wait: bool, url: str | None, as_js
       formulary invocation inv-0123456789abcdef0123 --wait
     """
     from formulary_catalog.cli.http_client import ask_for_runs, is_over
-    from formulary_catalog.cli.run_pages import show_progress, show_run
+    from formulary_catalog.cli.run_pages import show_manifest, show_progress, show_run
     from formulary_catalog.domain.runs.run import require_invocation_id
     from formulary_catalog.runtime.terminal import Page
 
@@ -149,7 +156,7 @@ def invocation_command(*, invocation_id: str, wait: bool, url: str | None, as_js
     if as_json:
         click.echo(answer.model_dump_json())
     else:
-        show_run(answer, page=Page())
+        (show_manifest if manifest else show_run)(answer, page=Page())
     if is_over(answer) and answer.state != "completed":
         raise SystemExit(1)
 

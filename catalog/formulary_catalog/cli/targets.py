@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from formulary_catalog.cli.options import DEFAULT_URL, data_dir_option, database_option, settings_of
-from formulary_catalog.errors import InvalidInput
+from formulary_catalog.errors import FormularyError, InvalidInput
 
 if TYPE_CHECKING:
     from formulary_catalog.cli.catalog.analytics_source import Analytics
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _SECONDS = 20.0
 """A person waits longer than an agent, and a database that was started for one question begins slowly."""
 _T = TypeVar("_T")
+_COMPLETION_SECONDS = 1.0
+_MOST_COMPLETED = 1000
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -92,6 +94,24 @@ def url_option(command: _F) -> _F:
     return click.option(
         "--url", envvar="FORMULARY_URL", help=f"Server to ask, {DEFAULT_URL} by default. [FORMULARY_URL]"
     )(command)
+
+
+def workflow_ids(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """For a shell that completes: workflows that the server of the command lists. None where it does not answer."""
+    try:
+        listed = asyncio.run(_listed(ctx.params.get("url") or DEFAULT_URL))
+    except (FormularyError, OSError):  # an error would be printed into the line that somebody types
+        return []
+    return [each for each in listed if each.startswith(incomplete.lower())]
+
+
+async def _listed(url: str) -> list[str]:
+    from formulary_catalog.cli.http_client import connected
+    from formulary_catalog.domain.answers.catalog import WorkflowList
+
+    async with connected(url, token=settings_of().token, seconds=_COMPLETION_SECONDS) as server:
+        page = await server.answer(WorkflowList, "GET", "/workflows", params={"limit": _MOST_COMPLETED})
+    return [each.workflow_id for each in page.workflows]
 
 
 def incident_option(command: _F) -> _F:

@@ -7,6 +7,7 @@ from typing import Any
 import asyncpg
 import httpx2
 import pytest
+import yaml
 
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
@@ -286,6 +287,24 @@ async def test_the_command_line_refuses_bytes_that_are_no_text(url: str) -> None
     assert (ran.code, "no text" in ran.err) == (2, True), ran.err
 
 
+async def test_the_command_line_says_what_of_an_incident_excludes_a_workflow(url: str) -> None:
+    ran = await formulary("invoke", "only-production", "--url", url, "--remediation-id", "rr-staging")
+    unknown = await formulary("invoke", "only-productions", "--url", url, "--remediation-id", "rr-staging")
+
+    assert (ran.code, "may not be used for rr-staging: environment: the incident says staging" in ran.err) == (1, True)
+    assert "there is no workflow 'only-productions'" in unknown.err
+
+
+async def test_the_manifest_of_a_dry_run_can_be_piped_to_kubectl(url: str, dsn: str) -> None:
+    asked = ["scale-out", "--input", "REPLICAS=3", "--url", url, "--remediation-id", "rr-staging"]
+    async with nobody_runs_anything(dsn):
+        dry = await formulary("invoke", *asked, "--dry-run", "--manifest")
+
+    assert (dry.code, dry.err) == (0, "")
+    assert yaml.safe_load(dry.out)["kind"] == "Job"
+    assert dry.out.startswith("apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: ")
+
+
 async def test_the_command_line_tells_apart_what_cannot_be_run(url: str) -> None:
     ran = await formulary("invoke", "only-words", "--url", url, "--json")
 
@@ -310,7 +329,7 @@ async def test_the_command_line_ends_with_what_it_means(
 
     assert "What a real run would create:\n" in dry.out
     assert (dry.code, "kind: Job" in dry.out, "no cluster has checked" in dry.out) == (0, True, True)
-    assert (nobody.code, "no executor" in nobody.err) == (1, True)
+    assert (nobody.code, "no executor" in nobody.err) == (3, True)
     assert (invalid.code, "REPLICAS: must be of type integer" in invalid.err) == (2, True)
     assert (failed.code, "exit code 1" in failed.err) == (1, True)
     assert (shown.code, "failed (RunFailed)" in shown.out) == (1, True)

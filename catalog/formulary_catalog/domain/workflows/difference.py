@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
-from typing import Any
 
 import yaml
 
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
+from formulary_catalog.domain.yaml_text import LiteralDumper
 
 MAX_LINES = 400
 """Lines of each version that are compared."""
@@ -44,7 +44,7 @@ class Row:
 def manifest_lines(workflow: RemediationWorkflow) -> list[str]:
     """The spec as lines of YAML, in the order of the fields, without custom labels and what is as by default."""
     spec = workflow.spec.model_dump(by_alias=True, mode="json", exclude_defaults=True, exclude={"custom_labels"})
-    dumped = yaml.dump(spec, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+    dumped = yaml.dump(spec, Dumper=LiteralDumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
     return dumped.splitlines()
 
 
@@ -79,14 +79,3 @@ def _rows(tag: str, older: list[str], newer: list[str]) -> Iterator[Row]:
             yield Row(Side.REMOVED, older=one)
         else:
             yield Row(Side.CHANGED, one, other)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as they were written."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> Any:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)

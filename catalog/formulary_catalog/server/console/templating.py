@@ -5,14 +5,12 @@ is: what macros have made of escaped texts.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.datastructures import QueryParams
@@ -22,6 +20,7 @@ from starlette.responses import HTMLResponse
 from formulary_catalog import __version__
 from formulary_catalog.domain.console_address import CONSOLE_PATH, incident_address, workflow_address
 from formulary_catalog.domain.visible import visible
+from formulary_catalog.domain.yaml_text import manifest_text, written
 from formulary_catalog.server.console.assets import HTMX, PICO, asset_url
 from formulary_catalog.server.console.moments import exact, instant, relative
 from formulary_catalog.server.console.security import FORM_TOKEN
@@ -71,21 +70,6 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes lines of a text as lines, and never breaks one: a script must read as it runs."""
-
-
-_Dumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
-)
-
-
-def _yaml(value: Any) -> str:
-    """A document as people write it."""
-    return yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=math.inf, sort_keys=False)
-
-
 _environment = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
@@ -107,7 +91,9 @@ _environment.globals.update(
     scripts=[asset_url(HTMX), asset_url("console.js")],
     htmx_config=_HTMX_CONFIG,
 )
-_environment.filters.update(instant=instant, exact=exact, plain=_plain, sentence=_sentence, yaml=_yaml)
+_environment.filters.update(
+    instant=instant, exact=exact, plain=_plain, sentence=_sentence, yaml=written, manifest=manifest_text
+)
 
 
 def render(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
