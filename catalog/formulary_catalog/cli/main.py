@@ -1,6 +1,8 @@
 """The group of all commands: each is imported when it is needed, and every expected error ends in one line."""
 
 import json
+import os
+import sys
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -12,46 +14,54 @@ from formulary_catalog.cli.wording import as_typed, with_close_options
 from formulary_catalog.errors import FormularyError, InvalidInput, UnknownDocument, UnknownWorkflow
 
 _JSON = "formulary.json"
-_MODULES = {
-    "up": "up",
-    "demo": "up",
-    "serve": "serve",
-    "migrate": "database",
-    "stdio": "stdio",
-    "search": "catalog.workflows",
-    "show": "catalog.workflows",
-    "list": "catalog.browsing",
-    "select": "catalog.workflows",
-    "related": "catalog.browsing",
-    "find": "catalog.browsing",
-    "impact": "catalog.browsing",
-    "stats": "catalog.browsing",
-    "explain": "catalog.explaining",
-    "coverage": "catalog.covering",
-    "stale": "catalog.covering",
-    "duplicates": "catalog.covering",
-    "query": "catalog.analytics",
-    "tables": "catalog.analytics",
-    "docs": "knowledge.documents",
-    "runbooks": "knowledge.runbooks",
-    "invoke": "runs",
-    "invocation": "runs",
-    "console": "console",
-    "approvals": "runs",
-    "approve": "runs",
-    "reject": "runs",
-    "governance": "governance.commands",
-    "halt": "governance.halt",
-    "resume": "governance.halt",
-    "validate": "catalog.validating",
-    "draft": "catalog.authoring",
-    "test": "catalog.authoring",
-    "export": "catalog.skills",
-    "trace": "audit.commands",
-    "reembed": "database",
-    "doctor": "doctor",
+_VERSION = "Show the version, the schema of its database and its embedding model, and exit."
+_INDENT = 6
+_GROUPS = {
+    "Start": {"up": "up", "demo": "up", "doctor": "doctor"},
+    "Find a remedy": {
+        "search": "catalog.workflows",
+        "show": "catalog.workflows",
+        "list": "catalog.browsing",
+        "find": "catalog.browsing",
+        "related": "catalog.browsing",
+        "explain": "catalog.explaining",
+        "docs": "knowledge.documents",
+    },
+    "Run it": {
+        "select": "catalog.workflows",
+        "invoke": "runs",
+        "invocation": "runs",
+        "approvals": "runs",
+        "approve": "runs",
+        "reject": "runs",
+        "halt": "governance.halt",
+        "resume": "governance.halt",
+        "console": "console",
+    },
+    "Write workflows": {
+        "new": "catalog.manifests",
+        "draft": "catalog.authoring",
+        "validate": "catalog.validating",
+        "test": "catalog.authoring",
+        "who-sees": "catalog.manifests",
+        "impact": "catalog.browsing",
+        "export": "catalog.skills",
+    },
+    "Look after the catalog": {
+        "coverage": "catalog.covering",
+        "stale": "catalog.covering",
+        "duplicates": "catalog.covering",
+        "stats": "catalog.browsing",
+        "query": "catalog.analytics",
+        "tables": "catalog.analytics",
+        "runbooks": "knowledge.runbooks",
+        "governance": "governance.commands",
+        "trace": "audit.commands",
+    },
+    "Operate": {"serve": "serve", "stdio": "stdio", "migrate": "database", "reembed": "database"},
 }
-"""Where each command is: `NAME_command` of a module in this package."""
+"""The commands as help groups them, and where each is: `NAME_command` of a module in this package."""
+_MODULES = {name: module for commands in _GROUPS.values() for name, module in commands.items()}
 
 
 class _Commands(Suggesting):
@@ -62,7 +72,7 @@ class _Commands(Suggesting):
         if cmd_name not in _MODULES:
             return None
         module = import_module(f"formulary_catalog.cli.{_MODULES[cmd_name]}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
     def resolve_command(
@@ -72,9 +82,21 @@ class _Commands(Suggesting):
         ctx.meta[_JSON] = "--json" in args
         return super().resolve_command(ctx, args)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        room = formatter.width - max(map(len, _MODULES)) - _INDENT
+        for title, names in _GROUPS.items():
+            commands = ((name, self.get_command(ctx, name)) for name in names)
+            with formatter.section(title):
+                formatter.write_dl([(name, each.get_short_help_str(room)) for name, each in commands if each])
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            answer = super().invoke(ctx)
+            sys.stdout.flush()
+            return answer
+        except BrokenPipeError:  # whoever reads has enough, as `| head`: nothing is wrong
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit()
         except click.UsageError as error:
             said = with_close_options(error) if isinstance(error, click.NoSuchOption) else error
             _print_json(said.format_message(), code=InvalidInput.rpc_code, ctx=ctx)
@@ -83,8 +105,20 @@ class _Commands(Suggesting):
             _report(error, ctx=ctx)
 
 
+def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    """What a report of a problem needs."""
+    if not wanted:
+        return
+    from formulary_catalog.embedding.model import BUNDLED, BUNDLED_NAME, BUNDLED_REVISIONS
+    from formulary_catalog.store.database.migrate import HEAD
+
+    click.echo(f"formulary, version {__version__}")
+    click.echo(f"schema {HEAD}, model {BUNDLED_NAME}@{BUNDLED_REVISIONS[BUNDLED]}")
+    ctx.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="formulary")
+@click.option("--version", is_flag=True, callback=_print_version, expose_value=False, is_eager=True, help=_VERSION)
 def main() -> None:
     """A catalog of remediation workflows for Kubernetes, searched by agents under the constraints of the incident.
 
@@ -94,7 +128,7 @@ def main() -> None:
       formulary search "OOMKilled critical"  in another terminal
 
     Settings come from flags, then FORMULARY_* variables, then defaults. Exit codes: 0 done or found, 1 nothing found
-    or invalid, 2 used wrongly, 3 something needed is not available.
+    or invalid, 2 used wrongly, 3 something needed is not available, 130 stopped before it was done.
     """
 
 

@@ -106,6 +106,18 @@ def log_level_option(command: _F) -> _F:
     )(command)
 
 
+def _labels(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """For a shell that completes: `KEY=`, then `KEY=VALUE` where values are suggested."""
+    from formulary_catalog.domain.workflows.labels import LABEL_DIMENSIONS, wire_name
+
+    written = [
+        f"{wire_name(dimension.name)}={value}"
+        for dimension in LABEL_DIMENSIONS
+        for value in (dimension.suggested if "=" in incomplete else ("",))
+    ]
+    return [each for each in written if each.casefold().startswith(incomplete.casefold())]
+
+
 def label_option(command: _F) -> _F:
     """`--label`, any number of times; `label_arguments` reads them."""
     return click.option(
@@ -113,6 +125,7 @@ def label_option(command: _F) -> _F:
         "labels",
         multiple=True,
         metavar="KEY=VALUE",
+        shell_complete=_labels,
         help="Required label. Repeat a key to allow any of several values.",
     )(command)
 

@@ -72,14 +72,16 @@ def up_command(
     from formulary_catalog.log import configure_logging
     from formulary_catalog.runtime.authenticators import is_authenticated
     from formulary_catalog.runtime.listening import check_listening
-    from formulary_catalog.runtime.signals import run_until_stopped
+    from formulary_catalog.runtime.signals import INTERRUPTED, run_until_stopped
 
     settings = settings_of(data_dir=data_dir, database_url=database_url, host=host, port=port, insecure=insecure)
     configure_logging(level=log_level, as_json=not sys.stderr.isatty())
     if is_authenticated(settings):
         raise StartupError("`formulary up` asks nobody who calls; unset FORMULARY_AUTHENTICATION, or run `serve`")
     check_listening(settings)
-    run_until_stopped(lambda: _up(settings, manifests=manifests, runbooks=runbooks, watching=watch))
+    run_until_stopped(
+        lambda: _up(settings, manifests=manifests, runbooks=runbooks, watching=watch), if_cancelled=INTERRUPTED
+    )
 
 
 async def _up(settings: "Settings", *, manifests: tuple[Path, ...], runbooks: tuple[Path, ...], watching: bool) -> None:
@@ -124,6 +126,8 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], runbooks: tu
                 )
             finally:
                 hurry_on_signals()
+    if not readiness.catalog_loaded:  # the server took the signal
+        raise asyncio.CancelledError
 
 
 async def _summary(catalog: "Standalone", *, report: "LoadReport") -> str:
@@ -156,13 +160,13 @@ def demo_command(*, data_dir: Path | None) -> None:
       formulary demo --data-dir /tmp/formulary-demo    # to go on with: formulary list --data-dir /tmp/formulary-demo
     """
     from formulary_catalog.log import configure_logging
-    from formulary_catalog.runtime.signals import run_until_stopped
+    from formulary_catalog.runtime.signals import INTERRUPTED, run_until_stopped
     from formulary_catalog.settings import ContextPolicy
 
     configure_logging(level="warning", as_json=False)
     with _directory(data_dir) as directory:
         settings = settings_of(data_dir=directory, database_url="", request_context=ContextPolicy.OPTIONAL)
-        run_until_stopped(lambda: _demo(settings))
+        run_until_stopped(lambda: _demo(settings), if_cancelled=INTERRUPTED)
 
 
 @contextmanager

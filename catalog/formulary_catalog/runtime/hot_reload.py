@@ -63,7 +63,7 @@ async def watch(
 def _report_rejections(rejections: Sequence[Rejection], *, before: Sequence[Rejection]) -> None:
     shown = {rejection.message for rejection in before}
     for message in sorted({rejection.message for rejection in rejections} - shown):
-        _log.warning("rejected", reason=message)
+        _log.warning("rejected", reason=message, still_served="the last valid content, if there was one")
     for source in sorted({each.source for each in before} - {each.source for each in rejections}):
         _log.info("no_longer_rejected", source=source)
 

@@ -10,14 +10,20 @@ from typing import Any
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def run_until_stopped(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run to its end. The first SIGINT or SIGTERM cancels it, and what it started is stopped; another one ends the
-    process on the spot, which the embedded PostgreSQL notices and follows.
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit code of a process that was stopped before it had done what it was for."""
+
+
+def run_until_stopped(work: Callable[[], Coroutine[Any, Any, None]], *, if_cancelled: int = 0) -> None:
+    """Run to its end; ends the process with `if_cancelled` where a signal came before.
+
+    The first SIGINT or SIGTERM cancels it, and what it started is stopped; another one ends the process on the spot,
+    which the embedded PostgreSQL notices and follows.
 
     A server that runs within handles the signals itself meanwhile, and gives them back with `hurry_on_signals`.
     """
 
-    async def interruptible() -> None:
+    async def interruptible() -> bool:
         task = asyncio.ensure_future(work())
 
         def stop() -> None:
@@ -29,8 +35,10 @@ def run_until_stopped(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
             loop.add_signal_handler(number, stop)
         with suppress(asyncio.CancelledError):
             await task
+        return task.cancelled()
 
-    asyncio.run(interruptible())
+    if asyncio.run(interruptible()) and if_cancelled:
+        raise SystemExit(if_cancelled)
 
 
 def hurry_on_signals() -> None:

@@ -9,7 +9,7 @@ import re
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TextIO
 
 from rich.cells import cell_len, set_cell_size
@@ -24,6 +24,8 @@ _MAX_WIDTH = 120
 _MIN_WIDTH = 20
 _LABEL_WIDTH = 16
 _GAP = "  "
+_NARROWEST = 8
+_ELLIPSIS = "…"
 
 
 def plain(text: str) -> str:
@@ -42,12 +44,34 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def _shared(widths: Sequence[int], *, room: int, kept: Sequence[bool]) -> list[int]:
+    """Widths that fit into the room: the widest become narrower first, those that are kept after all others."""
+    shared = list(widths)
+    for last_resort in (False, True):
+        while sum(shared) > room:
+            widest = max(range(len(shared)), key=lambda at: shared[at] if last_resort or not kept[at] else 0)
+            if shared[widest] <= _NARROWEST or (kept[widest] and not last_resort):
+                break
+            shared[widest] -= 1
+    return shared
+
+
+def _cut(cell: str, width: int) -> str:
+    return set_cell_size(cell, width) if cell_len(cell) <= width else set_cell_size(cell, width - 1) + _ELLIPSIS
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Left to the command line: rich would end the process with the exit code of a failure."""
+        raise BrokenPipeError
+
+
 class Page:
     """Writes lines to a stream: colour only on a terminal, never wider than it, NO_COLOR honoured."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         stream = file or sys.stdout
-        self.console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self.console = _Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     @property
     def is_terminal(self) -> bool:
@@ -76,12 +100,18 @@ class Page:
         for note in notes:
             self.pair("note", note, style="yellow")
 
-    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Aligned columns; cut to the width of a terminal, whole where a program reads them."""
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]], *, whole: Collection[str] = ()) -> None:
+        """Aligned columns; they share the width of a terminal, and are whole where a program reads them.
+
+        Where they do not fit, the widest get narrower; those of `whole`, such as ids, only at last.
+        """
         cells = [[one_line(plain(cell)) for cell in row] for row in (header, *rows)]
         widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+        if self.is_terminal:
+            room = self.width - len(_GAP) * (len(widths) - 1)
+            widths = _shared(widths, room=room, kept=[name in whole for name in header])
         for number, row in enumerate(cells):
-            line = Text(_GAP.join(map(set_cell_size, row, widths)).rstrip(), style="" if number else "bold")
+            line = Text(_GAP.join(map(_cut, row, widths)).rstrip(), style="" if number else "bold")
             if self.is_terminal:
                 line.truncate(self.width, overflow="ellipsis")
             self.console.print(line)

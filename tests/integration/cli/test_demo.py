@@ -75,5 +75,5 @@ def test_ctrl_c_stops_the_demo_and_leaves_nothing(place: Path) -> None:
     finally:
         demo.kill()
 
-    assert demo.returncode == 0
+    assert demo.returncode == 130
     assert list(place.iterdir()) == []

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formulary_catalog.cli.options import json_option
-from formulary_catalog.cli.targets import CatalogTarget, target_options
+from formulary_catalog.cli.targets import CatalogTarget, target_options, workflow_ids
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def find_command(*, name: tuple[str, ...], target: CatalogTarget, as_json: bool)
 
 
 @click.command("impact")
-@click.argument("workflow_id", metavar="ID")
+@click.argument("workflow_id", metavar="ID", shell_complete=workflow_ids)
 @target_options
 @json_option
 def impact_command(*, workflow_id: str, target: CatalogTarget, as_json: bool) -> None:

@@ -3,12 +3,12 @@
 import click
 
 from formulary_catalog.cli.options import json_option, label_arguments, label_option, narrowing_options, settings_of
-from formulary_catalog.cli.targets import CatalogTarget, target_options
+from formulary_catalog.cli.targets import CatalogTarget, target_options, workflow_ids
 from formulary_catalog.errors import InvalidInput
 
 
 @click.command("explain")
-@click.argument("workflow_id", metavar="[WORKFLOW]", default="")
+@click.argument("workflow_id", metavar="[WORKFLOW]", default="", shell_complete=workflow_ids)
 @click.argument("query", nargs=-1)
 @click.option("--search-id", default="", metavar="ID", help="Recorded search to explain, instead of a query.")
 @label_option

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from formulary_catalog.cli.options import DIRECTORY, Suggesting
-from formulary_catalog.cli.targets import CatalogTarget, target_options
+from formulary_catalog.cli.targets import CatalogTarget, target_options, workflow_ids
 from formulary_catalog.errors import InvalidInput, StartupError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def export_command() -> None:
 
 
 @export_command.command("skill")
-@click.argument("workflow_ids", metavar="[ID]...", nargs=-1)
+@click.argument("workflow_ids", metavar="[ID]...", nargs=-1, shell_complete=workflow_ids)
 @click.option(
     "--output",
     "directory",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from formulary_catalog.cli.options import json_option, label_arguments, label_option, narrowing_options
-from formulary_catalog.cli.targets import CatalogTarget, target_options
+from formulary_catalog.cli.targets import CatalogTarget, target_options, workflow_ids
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def search_command(
 
 
 @click.command("show")
-@click.argument("workflow_id", metavar="ID")
+@click.argument("workflow_id", metavar="ID", shell_complete=workflow_ids)
 @click.option("--version", default="", metavar="VERSION", help="Version to use instead of the served one.")
 @click.option("--section", default="", metavar="SECTION", help="One section alone, such as steps or when-not-to-use.")
 @click.option("--against", default="", metavar="VERSION", help="Compare with this version, line by line.")
@@ -144,7 +144,7 @@ def show_command(
 
 
 @click.command("select")
-@click.argument("workflow_id", metavar="WORKFLOW")
+@click.argument("workflow_id", metavar="WORKFLOW", shell_complete=workflow_ids)
 @click.option("--reasoning", required=True, metavar="TEXT", help="Why it fits the root cause better than the others.")
 @click.option("--search-id", default="", metavar="ID", help="The search that found it: search_id of `search --json`.")
 @click.option("--version", default="", metavar="VERSION", help="Version to use instead of the served one.")

@@ -1,0 +1,170 @@
+"""`formulary new` and `who-sees`: the manifest that an author begins with, and whom what became of it is offered to.
+
+Both work offline. The first is valid as it is, and its comments say what to change; the second takes the rules of a
+search, for the incidents that lie in files.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from formulary_catalog.cli.options import DIRECTORY, json_option, settings_of
+from formulary_catalog.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from formulary_catalog.domain.entry import CatalogEntry
+    from formulary_catalog.domain.incidents import RequestContext
+    from formulary_catalog.loading.manifests import Manifests
+    from formulary_catalog.settings import Settings
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_MANIFEST = """\
+# Change what follows, then: formulary validate {name}.yaml && formulary up --manifests . --watch
+apiVersion: kubernaut.ai/v1alpha1
+kind: RemediationWorkflow
+metadata:
+  name: {name}
+spec:
+  version: 1.0.0                    # a version that was applied never changes: raise it with each edit
+  title: '{title}'
+  description:                      # agents find and judge the workflow by these texts
+    what: Restarts the workload so that its processes begin with empty memory.
+    whenToUse: >-
+      Memory of the workload grows steadily without a growth of traffic, and a restart brought it down before.
+    whenNotToUse: >-
+      Memory levels off at the limit under load; the limit is too low then, and a restart does not help.
+    preconditions: At least two replicas are ready.
+  actionType: RestartWorkload
+  labels:                           # hard filters: it is never returned for an incident that they exclude
+    signalType: [OOMKilled]         # the alerts or event reasons that it answers
+    severity: [critical, high]
+    environment: [staging]          # production, staging, development, test, or '*'
+    component: [Deployment, StatefulSet]
+    priority: '*'                   # P0 to P3, or '*' for any
+  customLabels:                     # what it does to a workload; owners forbid by these keys
+    restarts: 'yes'                 # restarts, evicts or deletes pods
+    data-loss: 'no'                 # can lose data
+  riskLevel: low                    # low, medium or high
+  estimatedDuration: 5m
+  parameters:
+    - {{name: NAMESPACE, type: string, required: true, description: Namespace of the workload.}}
+    - {{name: WORKLOAD, type: string, required: true, description: 'Workload, such as deployment/checkout.'}}
+  steps:                            # parameters are variables of the environment; quote them
+    - name: restart
+      description: Replace the pods one by one
+      command: kubectl -n "${{NAMESPACE}}" rollout restart "${{WORKLOAD}}"
+    - name: verify
+      description: All replicas are ready again
+      command: kubectl -n "${{NAMESPACE}}" rollout status "${{WORKLOAD}}" --timeout=5m
+  rollbackSteps:
+    - name: undo
+      description: Go back to the pods before, if the new ones do not become ready
+      command: kubectl -n "${{NAMESPACE}}" rollout undo "${{WORKLOAD}}"
+  execution:                        # what runs the steps; leave bundle out for a workflow that people follow by hand
+    engine: job
+"""
+
+
+@click.command("new")
+@click.argument("name", metavar="NAME")
+def new_command(*, name: str) -> None:
+    """Print a commented manifest of a workflow, to begin with.
+
+    It is valid as it is: change it, then check it with `formulary validate`.
+
+    \b
+    Example:
+      formulary new restart-leaking-cache > restart-leaking-cache.yaml
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"NAME {name!r} is no name of an object; give lower-case letters, digits and hyphens, at most 63",
+            field="name",
+        )
+    import yaml
+
+    text = name if isinstance(yaml.safe_load(name), str) else f"'{name}'"  # `on`, `null` and `1e3` are none
+    click.echo(_MANIFEST.format(name=text, title=name.replace("-", " ").capitalize()), nl=False)
+
+
+@click.command("who-sees")
+@click.argument("file", type=DIRECTORY, metavar="FILE")
+@click.option(
+    "--manifests",
+    type=DIRECTORY,
+    multiple=True,
+    metavar="DIR",
+    help="Directory with AIAnalysis manifests; may be repeated. Default: that of FILE.",
+)
+@json_option
+def who_sees_command(*, file: Path, manifests: tuple[Path, ...], as_json: bool) -> None:
+    """Show to which incidents the workflows of a file would be offered, and which rule keeps them from the others.
+
+    Works offline, by the label rules of a search. Exit code 1 if none is offered to any.
+
+    \b
+    Example:
+      formulary who-sees cart.yaml --manifests ./incidents
+    """
+    from formulary_catalog.runtime.terminal import Page
+
+    settings = settings_of()
+    entries = _read([file], settings=settings)
+    if entries.rejections or not entries.served:
+        problem = entries.rejections[0].message if entries.rejections else f"{file} holds no workflow"
+        raise InvalidInput(f"{problem}; `formulary validate` shows all that is wrong", field="file")
+    incidents = [each.context for each in _read(manifests or [file.parent], settings=settings).contexts]
+    rows = [
+        (
+            f"{entry.namespace}/{entry.name}",
+            context.remediation_id,
+            context.target,
+            _first_rule(entry, context, settings),
+        )
+        for entry in entries.served
+        for context in incidents
+    ]
+    if as_json:
+        names = ("workflow", "remediation_id", "target", "excluded_by")
+        click.echo(json.dumps({"incidents": [dict(zip(names, row, strict=True)) for row in rows]}, ensure_ascii=False))
+    elif not incidents:
+        click.echo("No AIAnalysis is there to compare with; name a directory of them with --manifests.")
+    else:
+        shown = [
+            (target or "unknown", "no" if rule else "yes", rule, workflow, id_) for workflow, id_, target, rule in rows
+        ]
+        Page().table(("TARGET", "OFFERED", "WHY NOT", "WORKFLOW", "INCIDENT"), shown, whole=("OFFERED", "INCIDENT"))
+    if all(rule for *_, rule in rows):
+        raise SystemExit(1)
+
+
+def _read(paths: Iterable[Path], *, settings: "Settings") -> "Manifests":
+    from formulary_catalog.loading.documents import read_documents
+    from formulary_catalog.loading.files import find_manifests
+    from formulary_catalog.loading.manifests import sort_out
+
+    found = find_manifests(paths)
+    documents = [each for manifest in found.files for each in read_documents(manifest.path, name=manifest.name)]
+    return sort_out([*found.rejections, *documents], default_namespace=settings.catalog_namespace)
+
+
+def _first_rule(entry: "CatalogEntry", context: "RequestContext", settings: "Settings") -> str:
+    """The first rule that excludes the workflow from searches of the incident; empty if it is offered."""
+    return next(_rules(entry, context, settings), "")
+
+
+def _rules(entry: "CatalogEntry", context: "RequestContext", settings: "Settings") -> Iterator[str]:
+    from formulary_catalog.domain.incidents import constraints_of
+    from formulary_catalog.domain.workflows.exclusion import exclusions, unserved
+
+    if entry.workflow.spec.suspend:
+        yield str(unserved("Disabled", version=entry.version, served=""))
+    visible = {settings.catalog_namespace, context.namespace, context.target_namespace}
+    if entry.namespace not in visible:
+        yield f"namespace: the workflow is in {entry.namespace}, which is neither shared nor that of the incident"
+    constraints = constraints_of(context, strict_keys=settings.strict_custom_labels)
+    yield from map(str, exclusions(entry.labels, constraints, imposed=constraints, reveal_custom=True))
