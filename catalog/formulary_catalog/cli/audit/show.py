@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from formulary_catalog.server.calls.arguments.reading import TracesArguments
 
 
+_WIDE = 100
+"""Columns of a terminal from which on all of a trace is listed."""
+_OF_A_TIME = slice(len("2026-"), len("2026-11-28 22:39"))
+
+
 @click.command("list")
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=50, metavar="N", help="Maximum number of results; 50 by default."
@@ -133,21 +138,27 @@ def _show_list(traces: "list[TraceSummary]", *, asked: "TracesArguments", limit:
     if not traces:
         page.line(_nothing(asked, served=served))
         return
-    header = ("TRACE", "CHANGED (UTC)", "EVENTS", "LAST", "OUTCOME", "INCIDENT", "HELD", "CALLER")
+    is_narrow = page.is_terminal and page.width < _WIDE
+    header = ("SIGNAL", "TARGET", "OUTCOME", "CHANGED (UTC)", "CALLER", "HELD", "EVENTS", "TRACE")
     rows = [
         (
-            trace.trace_id,
-            spell_time(datetime.fromisoformat(trace.changed)),
-            str(trace.events),
-            trace.last_event,
+            trace.signal_name or trace.query or trace.last_event,
+            "unknown incident" if trace.is_unknown else trace.target or trace.analysis,
             trace.outcome,
-            "unknown incident" if trace.is_unknown else trace.analysis,
-            "yes" if trace.held else "",
+            spell_time(datetime.fromisoformat(trace.changed))[_OF_A_TIME if is_narrow else slice(None)],
             trace.caller,
+            "yes" if trace.held else "",
+            str(trace.events),
+            trace.trace_id,
         )
         for trace in traces
     ]
-    page.table(header, rows)
+    is_held = any(trace.held for trace in traces)
+    shown = [number for number, name in enumerate(header) if name != "HELD" or is_held]
+    if is_narrow:
+        shown = [number for number in shown if header[number] not in ("CALLER", "EVENTS")]
+    narrowed = [tuple(row[number] for number in shown) for row in (header, *rows)]
+    page.table(narrowed[0], narrowed[1:], whole=("OUTCOME", "CHANGED (UTC)", "TRACE"))
     if len(traces) == limit:
         page.line(f"the last {limit}; --limit shows more", style="dim")
 

@@ -1,8 +1,10 @@
 """Answers of the catalog as people read them."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
+from formulary_catalog.cli.options import settings_of
 from formulary_catalog.cli.run_pages import RISK_STYLES
 from formulary_catalog.cli.wording import notes_as_typed
 from formulary_catalog.domain.answers.browsing import SectionAnswer
@@ -12,6 +14,7 @@ from formulary_catalog.domain.answers.catalog import (
     WorkflowDetails,
     WorkflowHit,
     WorkflowList,
+    WorkflowSummary,
 )
 from formulary_catalog.domain.text import shortened
 from formulary_catalog.runtime.terminal import Page, counted
@@ -35,10 +38,9 @@ def show_search(answer: SearchAnswer, *, query: str, page: Page) -> None:
         page.pair("mode", answer.search_mode, style="yellow")
     for note in notes_as_typed(answer.notes):
         page.pair("note", note)
-    ambiguous = _repeated([hit.workflow_id for hit in answer.workflows])
     for rank, hit in enumerate(answer.workflows, start=1):
         page.line()
-        _show_hit(hit, rank=rank, qualified=hit.workflow_id in ambiguous, page=page)
+        _show_hit(hit, rank=rank, name=_named(hit, among=answer.workflows), page=page)
 
 
 def show_details(details: WorkflowDetails, *, page: Page) -> None:
@@ -89,29 +91,25 @@ def show_list(listing: WorkflowList, *, page: Page) -> None:
         page.line("No workflow matches. `formulary list` shows all that you may see.")
         page.notes(notes_as_typed(listing.notes))
         return
-    ambiguous = _repeated([workflow.workflow_id for workflow in listing.workflows])
-    header = ("NAME", "VERSION", "RISK", "TITLE", "SIGNALS")
+    header = ("NAME", "TITLE", "SIGNALS", "RISK", "VERSION")
     rows = [
         (
-            f"{workflow.namespace}/{workflow.workflow_id}"
-            if workflow.workflow_id in ambiguous
-            else workflow.workflow_id,
-            workflow.version,
-            workflow.risk_level,
+            _named(workflow, among=listing.workflows),
             workflow.title,
             ",".join(workflow.signal_types) or "any",
+            workflow.risk_level,
+            workflow.version,
         )
         for workflow in listing.workflows
     ]
-    page.table(header, rows)
+    page.table(header, rows, whole=("NAME", "RISK", "VERSION"))
     shown = len(listing.workflows)
     if shown < listing.total:
         page.pair("shown", f"{shown} of {counted(listing.total, 'workflow')}; without --limit all are listed")
     page.notes(notes_as_typed(listing.notes))
 
 
-def _show_hit(hit: WorkflowHit, *, rank: int, qualified: bool, page: Page) -> None:
-    name = f"{hit.namespace}/{hit.workflow_id}" if qualified else hit.workflow_id
+def _show_hit(hit: WorkflowHit, *, rank: int, name: str, page: Page) -> None:
     page.line(f"{rank:>2}  {name}@{hit.version}", style="bold cyan")
     page.paragraph(hit.title, indent=4)
     bar = _GAP + ("█" * round(hit.confidence * _BAR)).ljust(_BAR, "░") if page.is_terminal else ""
@@ -155,6 +153,9 @@ def _show_steps(title: str, steps: list[dict[str, str]], *, page: Page) -> None:
             page.verbatim(step["command"], indent=5, style="green")
 
 
-def _repeated(names: list[str]) -> frozenset[str]:
-    """The names that more than one namespace has."""
-    return frozenset(name for name in names if names.count(name) > 1)
+def _named(workflow: WorkflowHit | WorkflowSummary, *, among: Sequence[WorkflowHit | WorkflowSummary]) -> str:
+    """What a person should call it: with its namespace, where that is not the shared one or others have the name."""
+    name, namespace = workflow.workflow_id, workflow.namespace
+    is_shared = namespace in ("", settings_of().catalog_namespace)
+    is_plain = is_shared and sum(each.workflow_id == name for each in among) == 1
+    return name if is_plain or "/" in name else f"{namespace}/{name}"

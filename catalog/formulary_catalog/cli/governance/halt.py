@@ -2,6 +2,7 @@
 
 import asyncio
 import getpass
+import sys
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
 from pathlib import Path
@@ -37,16 +38,26 @@ def _namespace(_context: click.Context, _option: click.Parameter, given: str | N
 @click.command("halt")
 @click.option("--reason", required=True, metavar="TEXT", help="Reason, recorded, and shown in every refusal of a run.")
 @namespace_option("Halt runs in this namespace only. Default: everywhere.")
+@click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
 @url_option
 @database_option
 @data_dir_option
 @json_option
 def halt_command(
-    *, reason: str, namespace: str, url: str | None, database_url: str | None, data_dir: Path | None, as_json: bool
+    *,
+    reason: str,
+    namespace: str,
+    yes: bool,
+    url: str | None,
+    database_url: str | None,
+    data_dir: Path | None,
+    as_json: bool,
 ) -> None:
     """Stop everything: end all runs, let none begin.
 
     Nothing starts after this returns. The operator ends running workflows within seconds, and they stay ended.
+    On a terminal it asks once.
+
     `formulary resume` lets new runs begin. Searches go on and report the halt. In a cluster a GovernanceContract with a
     rule of effect HALT does the same.
 
@@ -64,6 +75,9 @@ def halt_command(
     require_reason(reason)
     require_namespace(namespace)
     settings = settings_of(database_url=database_url, data_dir=data_dir)
+    if sys.stdin.isatty() and not yes:  # a script has decided already
+        where = f"in namespace {namespace}" if namespace else "in all namespaces"
+        click.confirm(f"End all runs {where} and let none begin?", abort=True, err=True)
     answer = (
         _halted_by_server(url, namespace=namespace, reason=reason)
         if url and not (database_url or data_dir)
@@ -77,7 +91,7 @@ def halt_command(
     click.echo(f"{ended} {'run ends' if ended == 1 else 'runs end'}; recorded in trace {halt.trace_id}")
     for note in answer.notes:
         click.echo(note)
-    click.echo(f"lift it with {halt.way_out}")
+    click.echo(f"lift it with {halt.way_out.replace('SERVER', url or 'SERVER')}")
 
 
 @click.command("resume")
