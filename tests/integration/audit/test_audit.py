@@ -16,6 +16,7 @@ from formulary_catalog.errors import (
     FormularyError,
     InvalidInput,
     NotFound,
+    NoWorkflowName,
     Unavailable,
     UnknownWorkflow,
 )
@@ -153,7 +154,7 @@ UNKNOWN_SEARCH = "00000000-0000-4000-8000-000000000000"
         ("search", {"context": ContextReference(remediation_id="rr-1", meta_remediation_id="rr-2")}, ContextError),
         ("search", {"context": INCIDENT, "custom_labels": {KEY: ("x",)}}, InvalidInput),
         ("details", {"workflow_id": "theirs", "context": INCIDENT}, UnknownWorkflow),
-        ("details", {"workflow_id": "Not A Name", "context": INCIDENT}, InvalidInput),
+        ("details", {"workflow_id": "Not A Name", "context": INCIDENT}, NoWorkflowName),
         ("list", {"context": ContextReference(remediation_id="\0")}, ContextError),
         ("selection", {"workflow_id": "theirs", "reasoning": "r", "context": INCIDENT}, UnknownWorkflow),
         ("selection", {"workflow_id": "mine", "reasoning": "r", "search_id": "odd", "context": INCIDENT}, InvalidInput),
