@@ -40,7 +40,7 @@ async def test_the_page_of_a_misspelt_incident_says_that_nothing_is_known_of_it(
     marked = {row.all("th")[0].words.split()[0] for row in rows if "unknown incident" in row.words}
     assert marked == {"rr-shpo"}
     listed = await formulary("trace", "list", FORMULARY_URL=world.url, FORMULARY_TOKEN="auditor")
-    assert [line.split()[0] for line in listed.out.splitlines() if "unknown incident" in line] == ["rr-shpo"]
+    assert [line.split()[-1] for line in listed.out.splitlines() if "unknown incident" in line] == ["rr-shpo"]
 
 
 async def test_an_incident_that_was_asked_for_before_it_was_known_has_its_name_in_every_list(

@@ -74,7 +74,7 @@ UNKNOWN = [
     ("related_workflows", {"relations": "likes"}, "escalatesTo"),
     ("invoke_workflow", {"workflow_id": "our"}, "nearest names: ours"),
     ("invoke_workflow", {"input": {"REPLICA": 1}}, "REPLICA"),
-    ("invoke_workflow", {"search_id": "none"}, "search_id"),
+    ("invoke_workflow", {"search_id": "nothing"}, "search_id"),
     ("get_invocation_status", {"invocation_id": "inv-0"}, "take its id from an earlier answer"),
     ("governance_enforce", {"contract": {"rules": [{"id": "a", "effect": "FORBID"}]}}, "FORBID"),
     ("governance_verdict", {"gate_report": {"decision": "PERHAPS"}}, "PERHAPS"),

@@ -41,7 +41,7 @@ async def test_the_tools_lead_from_a_question_to_a_text(parts: CatalogParts) -> 
             "structuredContent"
         ]
         assert set(search) == {"query", "collection", "total_results", "results", "notes"}
-        assert (search["query"], search["collection"], search["total_results"]) == ("memory limits", "workflows", 60)
+        assert (search["query"], search["collection"], search["total_results"]) == ("memory limits", "workflows", 5)
         assert len(search["results"]) == 5
         first = search["results"][0]
         assert set(first) == {"id", "score", "source_file", "section_title", "text_preview"}
@@ -162,6 +162,6 @@ async def test_runbooks_are_loaded_by_a_command_and_gone_with_their_file(databas
     assert "broken.md: is not UTF-8" in report["rejections"][0]["message"]
     assert await found() == 1
     (runbooks / "disk.md").unlink()
-    (runbooks / "broken.md").unlink()
+    (runbooks / "broken.md").write_text("# Memory\n\nRaise the limit.\n")
     assert (await load())[0] == 0
     assert await found() == 0
