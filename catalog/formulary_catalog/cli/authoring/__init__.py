@@ -1,0 +1,1 @@
+"""Commands for authors of workflows: new, draft, validate, test, who-sees."""
