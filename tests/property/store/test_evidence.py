@@ -27,6 +27,7 @@ from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.databases import migrated_database
 from support.filling import entry
+from support.services import PATIENT
 
 WORDS = ("memory", "restart", "KubePodCrashLooping", "exit", "137", "straße")
 STOP_WORDS = ("the", "of")
@@ -141,8 +142,8 @@ def _vector(cosine: float) -> npt.NDArray[np.float32]:
 @pytest.fixture(scope="module")
 async def asking(postgres: EmbeddedPostgres) -> AsyncIterator[Asking]:
     async with migrated_database(postgres) as dsn:
-        writing = await Database.open(dsn, role=Role.WRITER, deadline=30)
-        reading = await Database.open(dsn, role=Role.SERVER, deadline=30)
+        writing = await Database.open(dsn, role=Role.WRITER, deadline=PATIENT)
+        reading = await Database.open(dsn, role=Role.SERVER, deadline=PATIENT)
         yield Asking(writer=CatalogWriter(writing), database=reading)
         await writing.close()
         await reading.close()
