@@ -128,6 +128,19 @@ async def test_who_looks_for_an_oauth_server_is_told_that_there_is_none(url: str
     assert "WWW-Authenticate" not in answered.headers
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/workflows/ours/.well-known/x",
+        "/api/v1/traces/a/.well-known/x",
+        "/api/v1/workflows/ours%2F.well-known%2Fx",
+    ],
+)
+async def test_a_name_that_holds_where_oauth_would_be_is_asked_for_like_any_other(url: str, path: str) -> None:
+    async with httpx2.AsyncClient(base_url=url) as http:
+        assert (await http.get(path)).status_code == 401
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
 async def test_probes_and_scrapes_need_no_token(url: str, path: str) -> None:
     async with httpx2.AsyncClient(base_url=url) as http:

@@ -55,7 +55,7 @@ def is_of_console(path: str) -> bool:
 
 def is_of_oauth(path: str) -> bool:
     """Whether MCP clients look there for an OAuth server, once they have got a 401 or before they try without."""
-    return WELL_KNOWN in path or path in _OAUTH_PATHS
+    return path.removeprefix(MCP_PATH).startswith(WELL_KNOWN) or path in _OAUTH_PATHS
 
 
 def busy_reply(*, path: str, message: Mapping[str, Any], busy: Overloaded) -> Response:
