@@ -94,7 +94,7 @@ class _Commands(Suggesting):
             answer = super().invoke(ctx)
             sys.stdout.flush()
             return answer
-        except BrokenPipeError:  # whoever reads has enough, as `| head`: nothing is wrong
+        except BrokenPipeError:  # the reader has enough, as `| head`: nothing is wrong
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit()
         except click.UsageError as error:

@@ -67,6 +67,7 @@ schemaVersion: "0.3"
 description: Restarts a service on a node.
 parameters:
   ServiceName: {type: String, description: Unit to restart, default: kubelet, allowedPattern: "^[a-z]+$"}
+  Force: {type: Boolean, description: Whether it is killed, default: false, allowedValues: [true, false]}
 mainSteps:
   - name: restart
     action: aws:runShellScript
@@ -99,7 +100,7 @@ runbooks:
 
 async def drafted(path: Path, text: str) -> dict[str, Any]:
     """The spec of the draft of a file; it validates, and is the same each time."""
-    path.write_text(text)  # noqa: ASYNC240
+    path.write_text(text)  # noqa: ASYNC240  # a small file
     done = await formulary("draft", str(path))
     assert (done.code, done.err) == (0, "")
     assert (await formulary("draft", str(path))).out == done.out
@@ -151,8 +152,9 @@ async def test_documents_of_systems_manager_are_drafted_and_what_only_they_can_d
     assert "command" not in reboot
     assert "aws:executeAwsApi ec2 RebootInstances" in reboot["description"]
     assert "# Not taken over: step reboot: aws:executeAwsApi" in (tmp_path / "out.yaml").read_text()
-    (parameter,) = spec["parameters"]
+    parameter, flag = spec["parameters"]
     assert (parameter["default"], parameter["pattern"], parameter["required"]) == ("kubelet", "^[a-z]+$", False)
+    assert (flag["default"], flag["enum"]) == ("false", ["true", "false"])
 
 
 async def test_jobs_of_rundeck_are_drafted_without_shadowing_the_path_or_copying_a_secret(tmp_path: Path) -> None:

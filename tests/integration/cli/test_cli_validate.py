@@ -1,6 +1,7 @@
 """`formulary validate`, offline."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -307,6 +308,14 @@ async def test_findings_are_a_sarif_log(manifests: Path) -> None:
     assert {each["level"] for each in run["results"]} == {"error", "warning"}
     as_json = await formulary("validate", "w", "--format", "json")
     assert json.loads(as_json.out) == json.loads((await formulary("validate", "w", "--json")).out)
+
+
+async def test_a_file_whose_name_is_no_text_is_in_the_log_of_sarif(tmp_path: Path) -> None:
+    with open(os.fsencode(tmp_path) + b"/\xff.yaml", "w") as file:  # noqa: ASYNC230  # a small file
+        file.write("a: [")
+    done = await formulary("validate", str(tmp_path), "--format", "sarif")
+    (result,) = json.loads(done.out)["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith("/%FF.yaml")
 
 
 async def test_a_helm_template_says_that_it_is_to_be_rendered(tmp_path: Path) -> None:

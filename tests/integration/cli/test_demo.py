@@ -13,6 +13,7 @@ from support.commands import formulary_now
 from support.process import FORMULARY
 
 SECONDS = 120
+WORKFLOWS = Path(__file__).parents[3] / "catalog" / "workflows"
 
 
 @pytest.fixture
@@ -58,9 +59,10 @@ def test_a_directory_that_holds_something_is_left_alone(place: Path) -> None:
     assert [each.name for each in kept.iterdir()] == ["file"]
 
 
-def test_ctrl_c_stops_the_demo_and_leaves_nothing(place: Path) -> None:
+@pytest.mark.parametrize("command", [["demo"], ["test", str(WORKFLOWS)]], ids=["demo", "test"])
+def test_ctrl_c_stops_what_has_a_database_of_its_own_and_leaves_nothing(place: Path, command: list[str]) -> None:
     demo = subprocess.Popen(
-        [FORMULARY, "demo"],
+        [FORMULARY, *command],
         env=os.environ | {"TMPDIR": str(place)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

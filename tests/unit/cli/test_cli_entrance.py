@@ -43,7 +43,7 @@ def test_the_version_comes_with_schema_and_model() -> None:
     assert "model formulary-minilm@" in said
 
 
-@pytest.mark.parametrize("name", ["restart-leaking-cache", "on", "1e3"])
+@pytest.mark.parametrize("name", ["restart-leaking-cache", "on", "1e3", "2024-13-01"])
 def test_a_new_manifest_is_valid_as_it_is(name: str, tmp_path: Path) -> None:
     manifest = tmp_path / f"{name}.yaml"
     manifest.write_text(run("new", name))

@@ -57,7 +57,7 @@ def test_command(*, directories: tuple[Path, ...], as_json: bool) -> None:
       formulary test workflows/ team/ --json
     """
     from formulary_catalog.log import configure_logging
-    from formulary_catalog.runtime.signals import run_until_stopped
+    from formulary_catalog.runtime.signals import INTERRUPTED, run_until_stopped
     from formulary_catalog.settings import ContextPolicy
 
     configure_logging(level="warning", as_json=False)
@@ -66,7 +66,7 @@ def test_command(*, directories: tuple[Path, ...], as_json: bool) -> None:
         settings = settings_of(
             data_dir=Path(directory) / "data", database_url="", request_context=ContextPolicy.OPTIONAL
         )
-        run_until_stopped(lambda: _test(settings, directories, tested))
+        run_until_stopped(lambda: _test(settings, directories, tested), if_cancelled=INTERRUPTED)
     if as_json:
         click.echo(json.dumps(_as_json(tested)))
     else:

@@ -1,5 +1,6 @@
 """What `formulary validate` found, in the formats of other programs: annotations of GitHub, and SARIF."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ def as_sarif(findings: Iterable[Finding]) -> dict[str, Any]:
             "locations": [
                 {
                     "physicalLocation": {
-                        "artifactLocation": {"uri": quote(Path(each.path).as_posix())},
+                        "artifactLocation": {"uri": quote(os.fsencode(each.path))},
                         "region": {"startLine": each.line},
                     }
                 }

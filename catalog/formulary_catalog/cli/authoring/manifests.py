@@ -87,7 +87,7 @@ def new_command(*, name: str) -> None:
         )
     import yaml
 
-    text = name if isinstance(yaml.safe_load(name), str) else f"'{name}'"  # `on`, `null` and `1e3` are none
+    text = yaml.safe_dump(name).partition("\n")[0]  # quotes `on`, `null`, `1e3` and dates, which YAML reads otherwise
     click.echo(_MANIFEST.format(name=text, title=name.replace("-", " ").capitalize()), nl=False)
 
 

@@ -15,7 +15,7 @@ from formulary_catalog.cli.options import json_option
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from formulary_catalog.cli.catalog.findings import Finding
+    from formulary_catalog.cli.authoring.findings import Finding
     from formulary_catalog.loading.documents import ManifestDocument, Rejection
 
 _NAMESPACE = "formulary"  # only distinguishes names here
@@ -73,7 +73,7 @@ def validate_command(*, paths: tuple[Path, ...], strict: bool, quiet: bool, form
       kustomize build overlays/production | formulary validate -
       formulary validate workflows/ --strict --quiet --format github         # in CI
     """
-    from formulary_catalog.cli.catalog.findings import as_sarif, github_lines
+    from formulary_catalog.cli.authoring.findings import as_sarif, github_lines
 
     verdicts = _verdicts(paths)
     if as_json or form == "json":
@@ -137,7 +137,7 @@ def _unchecked(document: "ManifestDocument") -> str:
 
 
 def _findings(verdicts: dict[str, _Verdict]) -> "Iterator[Finding]":
-    from formulary_catalog.cli.catalog.findings import Finding
+    from formulary_catalog.cli.authoring.findings import Finding
 
     for path, verdict in verdicts.items():
         for problem in verdict.problems:

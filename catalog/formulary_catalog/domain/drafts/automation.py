@@ -51,8 +51,8 @@ def _ssm_parameters(parameters: Mapping[str, Any]) -> Iterator[Placeholder]:
             name=variable_name(str(name)),
             written=f"{{{{ {name} }}}}",
             description=_text(about.get("description")),
-            default=str(default) if isinstance(default, str | int | float) else None,
-            choices=tuple(str(each) for each in _sequence(about.get("allowedValues"))),
+            default=_scalar(default) if isinstance(default, str | int | float) else None,
+            choices=tuple(map(_scalar, _sequence(about.get("allowedValues")))),
             pattern=_text(about.get("allowedPattern")),
         )
 
@@ -77,8 +77,8 @@ def _rundeck_options(options: list[Mapping[str, Any]]) -> Iterator[Placeholder]:
             name=variable_name(name),
             written=f"${{option.{name}}}",
             description=_text(option.get("description")) or _text(option.get("label")),
-            default=str(default) if isinstance(default, str | int | float) and not option.get("secure") else None,
-            choices=tuple(str(each) for each in _sequence(option.get("values")) if option.get("enforced")),
+            default=_scalar(default) if isinstance(default, str | int | float) and not option.get("secure") else None,
+            choices=tuple(_scalar(each) for each in _sequence(option.get("values")) if option.get("enforced")),
             pattern=_text(option.get("regex")),
             sensitive=bool(option.get("secure")),
         )
@@ -96,6 +96,11 @@ def _rundeck_step(step: Mapping[str, Any], draft: Draft) -> DraftStep:
 
 def _text(value: Any) -> str:
     return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def _scalar(value: Any) -> str:
+    """As YAML and JSON write it: a shell compares with `true`."""
+    return str(value).casefold() if isinstance(value, bool) else str(value)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -76,7 +76,7 @@ def merged(known: list[Placeholder], found: list[Placeholder]) -> list[Placehold
 
 
 def _quoted(command: str, *, notation: re.Pattern[str], variable: Callable[[re.Match[str]], str]) -> str:
-    """Replace each placeholder by `${NAME}`, in double quotes wherever it stands in none."""
+    """Replace each placeholder by `${NAME}`, in double quotes where it is in none."""
     written: list[str] = []
     quote = ""
     place = 0

@@ -14,9 +14,11 @@ import yaml
 from formulary_catalog.domain.drafts.commands import Placeholder
 from formulary_catalog.domain.text import cut_at_word, one_line, split_camel_case, words
 from formulary_catalog.domain.visible import visible
+from formulary_catalog.domain.yaml_text import LiteralDumper
 
 _MAX_NAME, _MAX_TITLE, _MAX_SAID, _MAX_ACTION_WORDS = 63, 200, 2000, 4
 _TO_DECIDE = "TODO"
+"""Begins what a draft leaves to its author to write."""
 _KUBERNETES_NAME = "^[a-z0-9][-a-z0-9.]*$"
 _OBJECTS = ("NAMESPACE", "POD", "NODE", "DEPLOYMENT", "STATEFULSET", "DAEMONSET", "SERVICE", "JOB", "PVC")
 _KINDS = {
@@ -193,15 +195,8 @@ def _comment(text: str) -> str:
     return visible(one_line(text))[:_MAX_TITLE]
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, and never refers to what stands elsewhere."""
+class _Dumper(LiteralDumper):
+    """Writes equal values as often as they are there, instead of references to the first."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
