@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from formulary_catalog.domain.pasted.problems import is_compound
+from formulary_catalog.domain.pasted.tables import CELLS
 from formulary_catalog.domain.workflows.labels import SEVERITIES, fold
 
 _TITLE = re.compile(r"\[(?P<first>firing|resolved)(?::\d+)?(?P<more>(?:,[ ]*(?:firing|resolved)(?::\d+)?)*)\]", re.I)
@@ -41,7 +42,6 @@ _KNOWN = _TELLING - {"error", "message"} | frozenset(
 )
 """Labels and sections with which an alert goes on below a blank line."""
 _LINKS = re.compile("url|uri|dashboard|runbook|image|link|panel|silence", re.I)
-_CELLS = re.compile(r"\s*\t\s*|\s{2,}")
 _MOST_VALUES = 7
 _ALWAYS_FIRING = frozenset({"Watchdog", "InfoInhibitor", "DeadMansSwitch"})
 
@@ -126,7 +126,7 @@ class _Reader:
 
     def _row(self, line: str) -> bool:
         """A row of a table whose head has the name among its columns."""
-        cells = _CELLS.split(line.strip())
+        cells = CELLS.split(line.strip())
         folded = [fold(cell) for cell in cells]
         if "alertname" in folded and (len(cells) > 2 or {"severity", "state", "status", "summary"} & {*folded}):
             self._columns = folded

@@ -14,7 +14,7 @@ _HOST = re.compile(
 )
 _HOST_LOGGED = re.compile(r"\bsystemd\[\d+\]:|\bkernel: |\.service: ")
 """What says so only behind the beginning of a line of a log."""
-_POD_LIMIT = re.compile(r"oom-kill:constraint=CONSTRAINT_MEMCG\b.*\bkubepods\b")
+_GROUP_LIMIT, _OF_POD = "oom-kill:constraint=CONSTRAINT_MEMCG", re.compile(r"\bkubepods\b")
 _BEGINS = re.compile(
     rf"\s*(?:\[pod/\S+\]\s*)?(?:\[?\d{{4}}[-/]\d\d[-/]\d\d[T ]\S*|\[?\d\d:\d\d:\d\d\S*|{_KERNEL}|{_JOURNAL}"
     r"|[IWEF]\d{4}\s[\d:.]+|(?:time|ts|level)=\S+|\[(?:ERROR|FATAL|WARN|WARNING|INFO|DEBUG)\](?=\s))\s*"
@@ -51,7 +51,8 @@ def of_host(line: str) -> bool:
 
 def of_pod_limit(line: str) -> bool:
     """Whether the kernel reports that it killed a process at the memory limit of a pod."""
-    return _POD_LIMIT.search(line) is not None
+    _, limit, after = line.partition(_GROUP_LIMIT)
+    return bool(limit) and _OF_POD.search(after) is not None
 
 
 def reports_error(line: str) -> bool:
