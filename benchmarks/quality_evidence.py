@@ -1,7 +1,7 @@
 """What an agent would paste, as judged queries for the starter catalog (`benchmarks/evidence`).
 
 Of the lab's faults, `fit` and `judge`, each is asked three times: with all that was collected, with the alert alone,
-and with its root cause. `issues` are what people paste into public issues, told anew; nothing is fitted on them.
+and with its root cause. `issues` are what people paste into public issues, in our own words; nothing is fitted on them.
 """
 
 from collections.abc import Iterator

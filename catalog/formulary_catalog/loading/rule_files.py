@@ -33,7 +33,7 @@ class FoundAlerts(NamedTuple):
 
     @property
     def notes(self) -> list[str]:
-        """What people are told of what was skipped."""
+        """What was skipped, in words."""
         return [f"skipped: {first_of(self.skipped)}"] if self.skipped else []
 
 

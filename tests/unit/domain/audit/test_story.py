@@ -37,10 +37,10 @@ PAYLOADS = st.recursive(
 )
 
 
-def printed(told: TraceAnswer, monkeypatch: pytest.MonkeyPatch) -> str:
+def printed(shown: TraceAnswer, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("COLUMNS", "80")
     stream = io.StringIO()
-    show_story(told, page=Page(stream))
+    show_story(shown, page=Page(stream))
     return stream.getvalue()
 
 
@@ -150,9 +150,9 @@ def test_each_tool_has_words_for_its_event(tool: str) -> None:
 
 @given(kind=st.sampled_from(sorted(KINDS)) | st.text(), payload=PAYLOADS)
 def test_no_payload_makes_the_story_fall_over(kind: str, payload: Any) -> None:
-    told = answer((0, "search", incident.SEARCH), (1, kind, payload), (2, "invocation.finished", payload))
-    show_story(told, page=Page(io.StringIO()))
-    assert len(told.story.passages) == 3
+    shown = answer((0, "search", incident.SEARCH), (1, kind, payload), (2, "invocation.finished", payload))
+    show_story(shown, page=Page(io.StringIO()))
+    assert len(shown.story.passages) == 3
 
 
 @pytest.mark.parametrize(

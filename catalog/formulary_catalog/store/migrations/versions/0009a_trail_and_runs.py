@@ -135,7 +135,7 @@ FREE = (
 APPENDING = [
     "create policy owner_looks on formulary.invocation_approval for select to current_user using (true)",
     # Who appends: the role that the session has taken on, else the user that connected. `current_user` is the owner
-    # here. Holds are the owner's; the rest is free for whoever may feed the catalog. The server records calls; what it
+    # here. Holds are the owner's; the rest is free for what may feed the catalog. The server records calls; what it
     # says of a run has to stand in the run's rows, written in this very transaction.
     f"""
     create function formulary.may_append(in_trace text, in_kind text, payload jsonb) returns boolean
@@ -493,7 +493,7 @@ RUNS = [
     )
     """,
     f"grant select, insert, update on formulary.workflow_author to {WRITER}",
-    # What a waiting run would run, for whoever approves it; and the content that an approval counts for.
+    # What a waiting run would run, for its approver; and the content that an approval counts for.
     # `halted` is why a run must be ended; it stays when the halt is lifted.
     """
     alter table formulary.invocation
