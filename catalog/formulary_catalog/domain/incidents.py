@@ -13,9 +13,12 @@ from pydantic import BeforeValidator, Field
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.labels import Constraints, fold, normalize_detected
 from formulary_catalog.domain.workflows.manifest import CustomKey, CustomValue, Metadata, Model, Text
+from formulary_catalog.domain.workflows.standard_keys import STANDARD_KEYS, demanded
 
 KIND = "AIAnalysis"
 STRICT_KEYS_ANNOTATION = "formulary.dev/strict-custom-labels"
+CONTEXT_DIMENSIONS = ("environment", "priority", "business_category", "risk_tolerance", "cluster")
+"""The label dimensions that a context sets, each a field of `RequestContext`."""
 
 
 def _values(value: object) -> object:
@@ -127,13 +130,18 @@ class AIAnalysis(Model):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """The incident a call belongs to: what the server appends to every search. Never shown to the model."""
+    """The incident or the target a call belongs to: what the server appends to every search. Never shown to the model.
+
+    That of a target has no name and no remediation id. `note` is what an answer says of how it was found.
+    """
 
     namespace: str
     name: str
     remediation_id: str
     environment: str = ""
     priority: str = ""
+    business_category: str = ""
+    risk_tolerance: str = ""
     cluster: str = ""
     severity: str = ""
     signal_name: str = ""
@@ -144,6 +152,12 @@ class RequestContext:
     custom_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     strict_keys: frozenset[str] = field(default=frozenset(), repr=False)
     detected_labels: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def analysis(self) -> str:
+        """The AIAnalysis as `namespace/name`; empty for the context of a target."""
+        return f"{self.namespace}/{self.name}" if self.name else ""
 
     @property
     def target(self) -> str:
@@ -182,11 +196,11 @@ def _shown(text: str) -> str:
 
 def constraints_of(context: RequestContext, *, strict_keys: frozenset[str]) -> Constraints:
     """What the context alone demands of a workflow. `strict_keys` are those of the settings."""
-    labels = {"environment": context.environment, "priority": context.priority, "cluster": context.cluster}
+    labels = {dimension: getattr(context, dimension) for dimension in CONTEXT_DIMENSIONS}
     return Constraints(
         values={dimension: frozenset({fold(value)}) for dimension, value in labels.items() if value},
-        custom={key: frozenset(values) for key, values in context.custom_labels.items()},
-        strict_keys=context.strict_keys | strict_keys,
+        custom=demanded(context.custom_labels),
+        strict_keys=context.strict_keys | strict_keys | STANDARD_KEYS,
         detected=context.detected_labels,
     )
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from formulary_catalog.domain.audit.sealing import KeyedDigest
-from formulary_catalog.domain.incidents import RequestContext, constraints_of
+from formulary_catalog.domain.incidents import CONTEXT_DIMENSIONS, RequestContext, constraints_of
 from formulary_catalog.domain.search.query import ParsedQuery, parse_problems
 from formulary_catalog.domain.search.request import SearchRequest
 from formulary_catalog.domain.search.terms import Term, query_terms
@@ -22,9 +22,8 @@ from formulary_catalog.domain.workflows.labels import (
     fold_all,
     wire_name,
 )
+from formulary_catalog.domain.workflows.standard_keys import STANDARD_KEYS, demanded
 from formulary_catalog.errors import InvalidInput
-
-_OF_THE_INCIDENT = ("environment", "priority", "cluster")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +59,15 @@ def plan_search(request: SearchRequest, *, context: RequestContext | None, stric
         InvalidInput: the caller set a custom label that the context sets too.
     """
     asked = {dimension: folded for dimension, values in request.labels.items() if (folded := fold_all(values))}
-    appended = constraints_of(context, strict_keys=strict_keys) if context else Constraints(strict_keys=strict_keys)
+    appended = (
+        constraints_of(context, strict_keys=strict_keys)
+        if context
+        else Constraints(strict_keys=strict_keys | STANDARD_KEYS)
+    )
     overridden = sorted(
         dimension for dimension, values in appended.values.items() if dimension in asked and asked[dimension] != values
     )
-    given_custom = {key: frozenset(values) for key, values in request.custom_labels.items()}
+    given_custom = demanded(request.custom_labels)
     clash = [key for key, values in given_custom.items() if appended.custom.get(key, values) != values]
     if clash:
         raise InvalidInput(
@@ -73,6 +76,7 @@ def plan_search(request: SearchRequest, *, context: RequestContext | None, stric
         )
     phrases = {keyword: exclusion_phrase(keyword) for keyword in request.exclude_keywords}
     notes = [f"{wire_name(dimension)} was set by the incident's context, not by the call" for dimension in overridden]
+    notes += [context.note] if context is not None and context.note else []
     notes += [
         f"exclude_keywords entry {keyword!r} holds no word and excludes nothing"
         for keyword, phrase in phrases.items()
@@ -117,7 +121,7 @@ def applied_constraints(
     `inferred` is what was read from the query, as the answer has it; `notes` are those of the answer. Labels that the
     incident overrode are not among `given`: they were not applied.
     """
-    incident = {} if context is None else {name: getattr(context, name) for name in _OF_THE_INCIDENT}
+    incident = {} if context is None else {name: getattr(context, name) for name in CONTEXT_DIMENSIONS}
     custom = constraints.custom
     strict = custom.keys() & constraints.strict_keys
     said = {

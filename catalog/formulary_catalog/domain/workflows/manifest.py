@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from formulary_catalog.domain.patterns import ADDRESS, CAMEL_CASE, DNS_LABEL, DNS_SUBDOMAIN, EMAIL
 from formulary_catalog.domain.text import WordPlace, exclusion_text, split_camel_case, with_split_words
 from formulary_catalog.domain.workflows.labels import WorkflowLabels, fold_all, normalize_detected
+from formulary_catalog.domain.workflows.standard_keys import declared
 
 KIND = "RemediationWorkflow"
 MAX_TEXT = 10_000
@@ -308,7 +309,7 @@ def labels_of(spec: WorkflowSpec, *, name: str) -> WorkflowLabels:
     description = spec.description
     return WorkflowLabels(
         values=values,
-        custom={key: frozenset(declared) for key, declared in spec.custom_labels.items() if declared},
+        custom=declared({key: frozenset(values) for key, values in spec.custom_labels.items() if values}),
         detected=dict(spec.detected_labels),
         exclusion_text=exclusion_text(
             [

@@ -1,0 +1,1 @@
+"""Context from the target: what is broken, and what its owners demand."""

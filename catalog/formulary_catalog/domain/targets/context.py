@@ -1,0 +1,107 @@
+"""From what was read of a target to the context of a call: what the owners of the target demand (DESIGN section 6).
+
+The namespace's word counts most. A label of the object, its owners or its node adds keys that the namespace does not
+have, and never changes one: owners of workloads can narrow, not widen. In doubt there is no context, but an error.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.targets.detected import detected_facts
+from formulary_catalog.domain.targets.mapping import ContextMapping, first_label
+from formulary_catalog.domain.targets.surroundings import ObjectMetadata, Surroundings
+from formulary_catalog.domain.workflows.labels import wire_name
+from formulary_catalog.domain.workflows.standard_keys import NO, STANDARD_KEYS, YES
+from formulary_catalog.errors import ContextError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """One constraint, and which label of which object says so.
+
+    `name` is a field of `RequestContext`, or the key of a custom label.
+    """
+
+    name: str
+    value: str = field(repr=False)
+    custom: bool
+    source: ObjectMetadata
+    label: str
+
+
+def demands_on(around: Surroundings, *, mapping: ContextMapping) -> list[Demand]:
+    """What the labels around a target demand, one demand for each constraint.
+
+    Raises:
+        ContextError: the namespace, or an object in none, has no label that is required.
+    """
+    sources = list(_sources(around))
+    found: dict[tuple[bool, str], Demand] = {}
+    for source in sources:
+        for demand in _demands_of(source, mapping=mapping):
+            known = found.get(key := (demand.custom, demand.name))
+            # `yes` demands nothing, so a `no` of whoever owns the rest narrows what it leaves open.
+            if known is None or (_demands_nothing(known) and demand.value == NO):
+                found[key] = demand
+    first = sources[0]
+    for name, wanted in mapping.dimensions.items():
+        if wanted.required and first_label(wanted, first.labels) is None:
+            raise ContextError(_unlabelled(first, name=name, label=wanted.labels[0], others=wanted.labels[1:]))
+    return list(found.values())
+
+
+def target_context(around: Surroundings, *, mapping: ContextMapping) -> RequestContext:
+    """The context of a call about this target.
+
+    Raises:
+        ContextError: as `demands_on`.
+    """
+    demands = demands_on(around, mapping=mapping)
+    reference = around.reference
+    return RequestContext(
+        namespace=reference.namespace,
+        name="",
+        remediation_id="",
+        **{demand.name: demand.value for demand in demands if not demand.custom},
+        target_namespace=reference.namespace,
+        target_api_version=around.api_version,
+        target_kind=reference.kind,
+        target_name=reference.name,
+        custom_labels={demand.name: (demand.value,) for demand in demands if demand.custom},
+        strict_keys=frozenset(mapping.strict),
+        detected_labels=detected_facts(around),
+        note=around.note,
+    )
+
+
+def _sources(around: Surroundings) -> Iterator[ObjectMetadata]:
+    """The objects whose labels count, the one that binds first."""
+    if around.namespace is not None:
+        yield around.namespace
+    yield from around.workload
+    if around.node is not None:
+        yield around.node
+
+
+def _demands_of(source: ObjectMetadata, *, mapping: ContextMapping) -> Iterator[Demand]:
+    for name, labels in mapping.dimensions.items():
+        if (label := first_label(labels, source.labels)) is not None:
+            yield Demand(name=name, value=source.labels[label], custom=False, source=source, label=label)
+    for key, value, label in mapping.custom(source.labels):
+        # Owners write `No` and mean no; every other custom label counts exactly as it is written.
+        value = value.lower() if key in STANDARD_KEYS else value
+        yield Demand(name=key, value=value, custom=True, source=source, label=label)
+
+
+def _demands_nothing(demand: Demand) -> bool:
+    return demand.custom and demand.name in STANDARD_KEYS and demand.value == YES
+
+
+def _unlabelled(source: ObjectMetadata, *, name: str, label: str, others: list[str]) -> str:
+    what = f"{source.kind.lower()} {source.name}"
+    labels = " or ".join((label, *others))
+    return (
+        f"{what} has no label {labels}, so its {wire_name(name)} is not known and nothing is returned; its owners "
+        f"repair that with: kubectl label {what} {label}=VALUE"
+    )
