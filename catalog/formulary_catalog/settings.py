@@ -146,6 +146,14 @@ class Settings(ConnectionSettings):
     request_context: ContextPolicy | None = Field(
         default=None, description="`required` or `optional`; unset: optional alone, required in a cluster."
     )
+    context_target: str = Field(
+        default="off",
+        description="How the targets of calls are read, for constraints from their labels: `off`, or `kubernetes`. "
+        "`up` and `stdio` then read the manifests.",
+    )
+    context_file: Path | None = Field(
+        default=None, description="YAML file that maps labels of targets to constraints; unset: the default mapping."
+    )
     strict_custom_labels: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(), description="Custom label keys that a workflow must declare."
     )

@@ -17,6 +17,7 @@ from formulary_catalog.domain.access import (
     Caller,
     Right,
 )
+from formulary_catalog.domain.targets.reference import KINDS
 from formulary_catalog.errors import NotAuthenticated, Unavailable
 
 EVERYWHERE = "*"
@@ -39,6 +40,7 @@ class Rights:
         halt: Iterable[str] = (),
         lift: Iterable[str] = (),
         rules: Iterable[str] = (),
+        targets: Iterable[str] = (),
     ) -> None:
         given = {
             SEE_WORKFLOWS: see,
@@ -52,6 +54,7 @@ class Rights:
             HALT: halt,
             LIFT: lift,
             LIST_RULES: rules,
+            **{each.get: targets for each in KINDS},
         }
         self._namespaces = {right: frozenset(namespaces) for right, namespaces in given.items()}
 

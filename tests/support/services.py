@@ -4,10 +4,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
+from formulary_catalog.domain.targets.surroundings import TargetReader
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.targets.contexts import TargetContexts
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import ContextPolicy, Settings
 
@@ -22,12 +25,18 @@ async def open_parts(
     embedder: Embedder | None = None,
     policy: ContextPolicy = ContextPolicy.OPTIONAL,
     metrics: Metrics | None = None,
+    targets: TargetReader | None = None,
     deadline: float = PATIENT,
     **settings: Any,
 ) -> AsyncIterator[CatalogParts]:
     """What the services on this database share."""
     async with CatalogParts.unconnected(
-        dsn=dsn, settings=Settings(**settings), policy=policy, metrics=metrics or Metrics(), deadline=deadline
+        dsn=dsn,
+        settings=Settings(**settings),
+        policy=policy,
+        metrics=metrics or Metrics(),
+        targets=TargetContexts(targets, mapping=DEFAULT_MAPPING),
+        deadline=deadline,
     ) as parts:
         await parts.database.connect()
         parts.vectors.use(embedder)

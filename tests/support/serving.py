@@ -13,6 +13,7 @@ from formulary_catalog.domain.access import Authenticator
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.listening.server import Server
 from formulary_catalog.loading.loader import Loader
+from formulary_catalog.loading.targets.manifests import ManifestTargets
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.app import create_app
@@ -41,8 +42,11 @@ async def catalog(
 ) -> AsyncIterator[CatalogParts]:
     """The parts on a new database that holds the manifests below `roots`."""
     async with migrated_database(postgres) as dsn:
-        await load(roots, dsn=dsn, embedder=embedder)
-        async with open_parts(dsn, embedder=embedder, policy=policy, metrics=metrics, **settings) as parts:
+        targets = ManifestTargets(default_namespace="formulary")
+        await load(roots, dsn=dsn, embedder=embedder, targets=targets)
+        async with open_parts(
+            dsn, embedder=embedder, policy=policy, metrics=metrics, targets=targets, **settings
+        ) as parts:
             yield parts
 
 
@@ -60,7 +64,9 @@ async def serving(
         yield url
 
 
-async def load(roots: Iterable[Path], *, dsn: str, embedder: Embedder | None) -> None:
+async def load(
+    roots: Iterable[Path], *, dsn: str, embedder: Embedder | None, targets: ManifestTargets | None = None
+) -> None:
     """Load the manifests below `roots` into a migrated database."""
     writing = await Database.open(dsn, role=Role.WRITER, deadline=30)
     try:
@@ -70,6 +76,7 @@ async def load(roots: Iterable[Path], *, dsn: str, embedder: Embedder | None) ->
             contexts=ContextWriter(writing),
             contracts=ContractWriter(writing, shared_namespace="formulary"),
             default_namespace="formulary",
+            targets=targets,
             owns_contexts=True,
         )
         report = await loader.load(embedder=embedder)

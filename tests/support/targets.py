@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.domain.targets.reference import TargetReference
 from formulary_catalog.domain.targets.surroundings import ObjectMetadata, Surroundings
+from formulary_catalog.search.targets.contexts import TargetContexts
 
 NONE: Mapping[str, str] = {}
+NO_TARGETS = TargetContexts(None, mapping=DEFAULT_MAPPING)
+"""Of a server that reads no targets."""
 
 
 def metadata(

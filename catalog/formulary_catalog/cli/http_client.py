@@ -165,6 +165,7 @@ class Runs:
         version: str,
         options: Mapping[str, Any],
         remediation_id: str,
+        about: str = "",
     ) -> InvocationAnswer:
         """Ask for a run; `options` as JSON-RPC has them.
 
@@ -172,6 +173,7 @@ class Runs:
             NotFound: nothing of that name may be used; where the incident excludes it, the rule is named.
         """
         params = {"workflow_id": workflow_id, "version": version, "input": dict(values), "options": dict(options)}
+        params |= {"target": about} if about else {}
         try:
             return await self._server.answer(
                 InvocationAnswer,

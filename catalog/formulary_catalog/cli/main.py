@@ -25,6 +25,7 @@ _GROUPS = {
         "find": "catalog.browsing",
         "related": "catalog.browsing",
         "explain": "catalog.explaining",
+        "context": "catalog.context",
         "docs": "knowledge.documents",
     },
     "Run it": {

@@ -7,7 +7,7 @@ from typing import BinaryIO
 import click
 
 from formulary_catalog.cli.options import json_option, settings_of
-from formulary_catalog.cli.targets import check_remediation_id, incident_option, url_option, workflow_ids
+from formulary_catalog.cli.targets import about_option, check_remediation_id, incident_option, url_option, workflow_ids
 from formulary_catalog.errors import InvalidInput
 
 _MOST_WAITING = 1000
@@ -37,6 +37,7 @@ manifest_option = click.option(
 @click.option("--dry-run", is_flag=True, help="Show what would be created, without changing anything.")
 @manifest_option
 @url_option
+@about_option
 @incident_option
 @json_option
 def invoke_command(
@@ -51,6 +52,7 @@ def invoke_command(
     manifest: bool,
     url: str | None,
     remediation_id: str,
+    target: str,
     as_json: bool,
 ) -> None:
     """Run a workflow, as far as the rules allow.
@@ -62,6 +64,7 @@ def invoke_command(
       formulary invoke oom-scale-out --input-file values.yaml --input REPLICAS=4 --dry-run
       formulary invoke oom-scale-out --input-file values.yaml --timeout-ms 600000 --remediation-id rr-42
       formulary invoke oom-scale-out --input REPLICAS=4 --dry-run --manifest | kubectl diff -f -
+      formulary invoke oom-scale-out --input REPLICAS=4 --target shop/Deployment/checkout
     """
     from formulary_catalog.cli.http_client import ask_for_runs
     from formulary_catalog.cli.run_pages import show_manifest, show_run
@@ -83,6 +86,7 @@ def invoke_command(
             version=version,
             options={name: value for name, value in options.items() if value is not None},
             remediation_id=remediation_id,
+            about=target,
         ),
     )
     if as_json:

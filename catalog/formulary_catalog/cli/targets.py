@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from formulary_catalog.cli.options import DEFAULT_URL, data_dir_option, database_option, settings_of
+from formulary_catalog.domain.targets.reference import FORM
 from formulary_catalog.errors import FormularyError, InvalidInput
 
 if TYPE_CHECKING:
@@ -119,6 +120,13 @@ def incident_option(command: _F) -> _F:
     return click.option("--remediation-id", default="", metavar="ID", help="Ask on behalf of this incident.")(command)
 
 
+def about_option(command: _F) -> _F:
+    """`--target`; `catalog_options` hands it on as `about`."""
+    return click.option(
+        "--target", default="", metavar=FORM, help="Ask about this object, under what its owners demand."
+    )(command)
+
+
 def check_remediation_id(remediation_id: str) -> None:
     """Raises InvalidInput for an id that cannot be sent."""
     if not (remediation_id.isascii() and remediation_id.isprintable()):
@@ -143,6 +151,8 @@ def catalog_options(command: Callable[..., None]) -> Callable[..., None]:
         **others: Any,
     ) -> None:
         check_remediation_id(remediation_id)
+        if "target" in others:
+            others["about"] = others.pop("target")
         target = CatalogTarget(url=url, database_url=database_url, data_dir=data_dir, remediation_id=remediation_id)
         command(target=target, **others)
 

@@ -19,7 +19,7 @@ class Right:
     group: str
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.resource}.{self.group}"
+        return f"{self.verb} {'.'.join(filter(None, (self.resource, self.group)))}"
 
 
 SEE_WORKFLOWS = Right(verb="list", resource="remediationworkflows", group="kubernaut.ai")

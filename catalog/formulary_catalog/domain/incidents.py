@@ -11,9 +11,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from formulary_catalog.domain.visible import visible
-from formulary_catalog.domain.workflows.labels import Constraints, fold, normalize_detected
+from formulary_catalog.domain.workflows.labels import STANDARD_KEYS, Constraints, demanded, fold, normalize_detected
 from formulary_catalog.domain.workflows.manifest import CustomKey, CustomValue, Metadata, Model, Text
-from formulary_catalog.domain.workflows.standard_keys import STANDARD_KEYS, demanded
 
 KIND = "AIAnalysis"
 STRICT_KEYS_ANNOTATION = "formulary.dev/strict-custom-labels"
@@ -132,7 +131,8 @@ class AIAnalysis(Model):
 class RequestContext:
     """The incident or the target a call belongs to: what the server appends to every search. Never shown to the model.
 
-    That of a target has no name and no remediation id. `note` is what an answer says of how it was found.
+    That of a target has no name and no remediation id. `target_owners` are `kind/name` of what controls it, as far as
+    it is known. `note` is what an answer says of how the context was found.
     """
 
     namespace: str
@@ -149,6 +149,7 @@ class RequestContext:
     target_api_version: str = ""
     target_kind: str = ""
     target_name: str = ""
+    target_owners: tuple[str, ...] = ()
     custom_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     strict_keys: frozenset[str] = field(default=frozenset(), repr=False)
     detected_labels: Mapping[str, str] = field(default_factory=dict)

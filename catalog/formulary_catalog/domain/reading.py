@@ -284,3 +284,23 @@ class ContractList(Answer):
     total: int
     next_cursor: str = Field("", description=_NEXT)
     notes: list[str]
+
+
+class DemandAnswer(Answer):
+    """One constraint."""
+
+    name: str = Field(description="Label dimension, or key of a custom label.")
+    value: str
+    custom: bool = Field(description="Whether it is a custom label.")
+    strict: bool = Field(description="Whether a workflow that does not declare it is excluded.")
+    object: str = Field(description="The object that has the label, as [namespace/]kind/name.")
+    label: str = Field(description="Key of the label.")
+
+
+class TargetAnswer(Answer):
+    """What the owners of a target demand."""
+
+    target: str = Field(description="[namespace/]kind/name of the target.")
+    demands: list[DemandAnswer]
+    detected_labels: dict[str, str] = Field(description="Detected facts; an empty one could not be read.")
+    notes: list[str] = Field(default_factory=list)

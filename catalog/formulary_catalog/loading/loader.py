@@ -14,6 +14,7 @@ from formulary_catalog.loading.files import find_manifests
 from formulary_catalog.loading.incidents import ContextSync
 from formulary_catalog.loading.manifests import Manifests, sort_out
 from formulary_catalog.loading.report import LoadingProgress, LoadReport, silent
+from formulary_catalog.loading.targets.manifests import ManifestTargets
 from formulary_catalog.loading.vectors import store_missing_vectors
 from formulary_catalog.loading.workflows import WorkflowSync
 from formulary_catalog.store.incidents import ContextWriter
@@ -37,6 +38,7 @@ class Loader:
         contexts: ContextWriter,
         contracts: ContractWriter,
         default_namespace: str,
+        targets: ManifestTargets | None = None,
         owns_contexts: bool,
     ) -> None:
         self.roots = tuple(roots)
@@ -44,6 +46,7 @@ class Loader:
         self._contexts = ContextSync(contexts, owns_all=owns_contexts)
         self._contracts = ContractSync(contracts, owns_all=owns_contexts)
         self._default_namespace = default_namespace
+        self._targets = targets
         self._loading = asyncio.Lock()
 
     async def load(self, *, embedder: Embedder | None, progress: LoadingProgress = silent) -> LoadReport:
@@ -67,6 +70,8 @@ class Loader:
             rejections=manifests.rejections,
             notes=[note.message for note in manifests.notes],
         )
+        if self._targets is not None:
+            self._targets.replace(manifests.ignored)
         broken_files = frozenset(file_of(rejection.source) for rejection in manifests.rejections)
         model_id = embedder.model_id if embedder is not None else ""
         workflows = await self._sync(broken_files=broken_files, model_id=model_id, report=report)

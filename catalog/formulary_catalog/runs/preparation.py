@@ -14,12 +14,13 @@ from formulary_catalog.domain.access import INVOKE, Caller
 from formulary_catalog.domain.runs.facts import UnknownAuthors, target_of, why_author_refused
 from formulary_catalog.domain.runs.run import NewInvocation, Source, id_of_request, idempotency_digest
 from formulary_catalog.domain.runs.submission import RequestedRun, RunRules, new_run, why_no_run_here
+from formulary_catalog.domain.runs.target_input import bound_input
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import NoExecutor, NotInvocable, Unavailable
 from formulary_catalog.runs.request import InvocationRequest
 from formulary_catalog.search.audit import Record
-from formulary_catalog.search.lookup import FoundWorkflow, WorkflowFinder, own_search
+from formulary_catalog.search.lookup import FoundWorkflow, WorkflowFinder, own_search, with_target_of_search
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.runs.executors import ExecutorReader
 
@@ -69,6 +70,9 @@ class Preparation:
             InvalidInput: the input, the timeout or the search is not what it must be.
             Unavailable: the database does not answer.
         """
+        reference = await with_target_of_search(
+            reference, search_id=request.search_id, traces=self._traces, caller=caller
+        )
         found = await self._finder.find(
             request.workflow_id, version=request.version, reference=reference, caller=caller, record=record
         )
@@ -80,9 +84,7 @@ class Preparation:
             raise NotInvocable(f"workflow {found.workflow_id}@{stored.version} cannot be invoked: {because}")
         if because := found.parsed.not_invocable_because:
             raise NotInvocable(f"workflow {found.workflow_id}@{stored.version} cannot be invoked: {because}")
-        search_id = await own_search(
-            self._traces, request.search_id, caller=caller.name, remediation_id=record.remediation_id
-        )
+        search_id = await own_search(self._traces, request.search_id, caller=caller.name, record=record)
         key = request.idempotency_key
         invocation_id = id_of_request(caller=caller.name, idempotency_key=key)
         new = new_run(
@@ -92,7 +94,7 @@ class Preparation:
                 requester=caller.name,
                 namespace=namespace,
                 object_name=invocation_id,
-                input=request.input,
+                input=bound_input(workflow.spec.parameters, request.input, context=context),
                 target=target,
                 timeout_seconds=request.timeout_seconds(most=self._rules.max_timeout_seconds),
                 remediation_id=record.remediation_id if context is not None else "",

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from formulary_catalog.loading.targets.opening import target_contexts
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runtime.background import background
 from formulary_catalog.runtime.databases import report_sessions
@@ -53,7 +54,12 @@ def _model_watch(parts: CatalogParts, *, settings: Settings, own: Awaitable[Load
 async def pending_catalog(settings: Settings, *, dsn: str, policy: ContextPolicy) -> AsyncIterator[PendingCatalog]:
     """Prepare the catalog of a database that need not be there yet. The settings go before `policy`."""
     policy = settings.request_context or policy
-    async with CatalogParts.unconnected(dsn=dsn, settings=settings, policy=policy, metrics=Metrics()) as parts:
+    async with (
+        target_contexts(settings) as targets,
+        CatalogParts.unconnected(
+            dsn=dsn, settings=settings, policy=policy, metrics=Metrics(), targets=targets
+        ) as parts,
+    ):
         yield PendingCatalog(parts=parts, dsn=dsn, settings=settings)
 
 
@@ -77,9 +83,13 @@ async def open_catalog(
     own = start_loading(settings) if by_meaning else None
     await require_current_schema(dsn)
     policy = settings.request_context or policy
-    async with CatalogParts.unconnected(
-        dsn=dsn, settings=settings, policy=policy, metrics=metrics or Metrics(), deadline=deadline
-    ) as parts:
+    metrics = metrics or Metrics()
+    async with (
+        target_contexts(settings) as targets,
+        CatalogParts.unconnected(
+            dsn=dsn, settings=settings, policy=policy, metrics=metrics, targets=targets, deadline=deadline
+        ) as parts,
+    ):
         await parts.database.connect()
         if own is None:
             yield parts

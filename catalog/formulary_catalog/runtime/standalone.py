@@ -18,6 +18,8 @@ from formulary_catalog.loading.loader import Loader
 from formulary_catalog.loading.reembedding import reembed
 from formulary_catalog.loading.report import LoadReport
 from formulary_catalog.loading.runbooks import RunbookLoader
+from formulary_catalog.loading.targets.manifests import ManifestTargets
+from formulary_catalog.loading.targets.opening import target_contexts
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runtime import databases
 from formulary_catalog.runtime.backfill import Filling
@@ -146,12 +148,15 @@ async def standalone(
         if (place := place_of(settings.audit_published)) is not None:
             publishing = keep_publishing(vouched, place, every_seconds=_CHECKPOINT_SECONDS)
             await stack.enter_async_context(background(publishing))
+        in_manifests = ManifestTargets(default_namespace=settings.catalog_namespace)
+        targets = await stack.enter_async_context(target_contexts(settings, otherwise=in_manifests))
         loader = Loader(
             roots,
             catalog=CatalogWriter(writing),
             contexts=ContextWriter(writing),
             contracts=ContractWriter(writing, shared_namespace=settings.catalog_namespace),
             default_namespace=settings.catalog_namespace,
+            targets=in_manifests,
             owns_contexts=not settings.database_url,
         )
         opening = CatalogParts.unconnected(
@@ -159,6 +164,7 @@ async def standalone(
             settings=settings,
             policy=settings.request_context or ContextPolicy.OPTIONAL,
             metrics=metrics or Metrics(),
+            targets=targets,
         )
         parts = await stack.enter_async_context(opening)
         await parts.database.connect()

@@ -47,6 +47,7 @@ class Record:
     trace_id: str = ""
     remediation_id: str = ""
     analysis: str = ""
+    target: str = ""
     search_id: UUID | None = None
     mode: str = ""
     result: Mapping[str, Any] = field(default_factory=dict)
@@ -58,8 +59,9 @@ class Record:
     def claimed(cls, reference: ContextReference, *, search_id: UUID | None = None) -> "Record":
         """A record of what a call says of itself, true or not."""
         return cls(
-            remediation_id=reference.remediation_id or reference.meta_remediation_id,
+            remediation_id=next(iter(reference.ids), ""),
             analysis=reference.analysis,
+            target=str(reference.target or ""),
             search_id=search_id,
         )
 
@@ -68,7 +70,8 @@ class Record:
         if context is not None:
             self.context = context
             self.remediation_id = context.remediation_id
-            self.analysis = f"{context.namespace}/{context.name}"
+            self.analysis = context.analysis
+            self.target = context.target if not context.analysis else ""
 
 
 class Trail:
@@ -170,6 +173,7 @@ class Trail:
             "duration_ms": duration_ms,
             "remediation_id": record.remediation_id,
             "analysis": record.analysis,
+            "target": record.target,
             "mode": record.mode,
             "arguments": arguments,
             "constraints": record.constraints,

@@ -1,7 +1,7 @@
-"""From the id that a call carries to the constraints of its incident; in doubt the call fails (DESIGN section 6).
+"""From what a call names to the constraints of its incident or target; in doubt the call fails (DESIGN section 6).
 
 `search/visibility` calls it for every call. This is where custom labels enter a search: they come from the stored
-AIAnalysis and from nowhere else, so that a model can neither see nor change them.
+AIAnalysis or from the labels of the target, and from nowhere else, so that a model can neither see nor change them.
 """
 
 import asyncio
@@ -15,12 +15,14 @@ import structlog
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.incidents import RequestContext, same_incident
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.targets.reference import TargetReference
 from formulary_catalog.domain.text import storable
 from formulary_catalog.domain.waiting_room import WaitingRoom
 from formulary_catalog.errors import ContextError, NotAllowed, Overloaded
 from formulary_catalog.log import Throttle
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.readable import may_in_all
+from formulary_catalog.search.targets.contexts import TargetContexts
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.incidents import ContextReader
 
@@ -32,14 +34,32 @@ _CALLS = 6
 _CALLS_EACH = 5
 """Of one caller, for any incidents."""
 _RETRY_SECONDS = 1.0
+_NAMES_NOTHING = "this server answers only for an incident and the call names none; "
+_NAME_AN_INCIDENT = (
+    "send the header X-Remediation-Id or X-AIAnalysis, or start stdio or the command with --remediation-id (the "
+    "configuration of the client does that, not a tool argument)"
+)
+_NAME_A_TARGET = (
+    "name what is broken with target_namespace, target_kind and target_name of the search, such as shop, Deployment "
+    "and checkout (a command: --target), and give later calls its search_id; or have the client send the header "
+    "X-Remediation-Id or X-AIAnalysis"
+)
 _log = structlog.get_logger(__name__)
 
 
 class ContextResolver:
-    """Finds the one incident that a call belongs to."""
+    """Finds the one incident, or the one target, that a call belongs to."""
 
-    def __init__(self, *, reader: ContextReader, policy: ContextPolicy, wait_seconds: float, metrics: Metrics) -> None:
-        self._reader = reader
+    def __init__(
+        self,
+        *,
+        reader: ContextReader,
+        targets: TargetContexts,
+        policy: ContextPolicy,
+        wait_seconds: float,
+        metrics: Metrics,
+    ) -> None:
+        self._targets = targets
         self._policy = policy
         self._arrivals = _Arrivals(reader=reader, wait_seconds=wait_seconds)
         self._metrics = metrics
@@ -52,11 +72,11 @@ class ContextResolver:
         is looked up. So nobody learns what exists elsewhere.
 
         Raises:
-            ContextError: a required context was not named, a named one is unknown to the caller, or two sources
-                disagree.
-            NotAllowed: the caller may not use contexts in the namespace that it names.
-            Unavailable: the database does not answer, the caller's rights cannot be checked, or the incident is not
-                known yet and too many calls wait already.
+            ContextError: a required context was not named, a named one is unknown to the caller, two sources
+                disagree, or the labels of the target are not what they must be.
+            NotAllowed: the caller may not use contexts in the namespace that it names, or may not get the target.
+            Unavailable: the database or the target does not answer, the caller's rights cannot be checked, or the
+                incident is not known yet and too many calls wait already.
         """
         try:
             context = None
@@ -65,6 +85,10 @@ class ContextResolver:
                 askable = all(map(storable, (*named.ids, named.analysis)))
                 found = await self._arrivals.find(named, caller=caller) if askable else []
                 context = _agreed(found, named=named)
+                if reference.target is not None:
+                    _require_about(context, reference.target)
+            elif reference.target is not None:
+                context = await self._targets.context_of(reference.target, caller=caller)
         except (ContextError, NotAllowed):
             self._metrics.count_context_lookup("refused")
             raise
@@ -72,14 +96,12 @@ class ContextResolver:
         return context
 
     async def _named(self, reference: ContextReference, *, caller: Caller) -> "_Named | None":
-        """What the call names, None for nothing. Raises as `resolve` does."""
+        """The incident that the call names, None for none. Raises as `resolve` does."""
         if not reference:
             if self._policy is ContextPolicy.REQUIRED and not reference.optional:
-                raise ContextError(
-                    "this server answers only for an incident and the call names none; send the header "
-                    "X-Remediation-Id or X-AIAnalysis, or start stdio or the command with --remediation-id (the "
-                    "configuration of the client does that, not a tool argument)"
-                )
+                raise ContextError(_NAMES_NOTHING + (_NAME_A_TARGET if self._targets.are_read else _NAME_AN_INCIDENT))
+            return None
+        if not reference.names_incident:
             return None
         named = _Named(ids=_ids(reference), analysis=reference.analysis)
         if named.analysis:
@@ -199,10 +221,11 @@ class _Arrivals:
 
 def _ids(reference: ContextReference) -> frozenset[str]:
     """The remediation ids of a call: at most one. Raises `ContextError` for two, and for a malformed AIAnalysis."""
-    ids = frozenset(filter(None, (reference.remediation_id, reference.meta_remediation_id)))
+    ids = frozenset(reference.ids)
     if len(ids) > 1:
         raise ContextError(
-            "the sources of this call (headers, _meta or remediation_id) name different remediation ids; send one"
+            "the sources of this call (headers, _meta, the address or remediation_id) name different remediation ids; "
+            "send one"
         )
     if reference.analysis and not _ANALYSIS.fullmatch(reference.analysis):
         raise ContextError(f"X-AIAnalysis {_shown(reference.analysis)} is not of the form namespace/name; send that")
@@ -233,6 +256,17 @@ def _agreed(found: list[RequestContext], *, named: _Named) -> RequestContext:
             "targets, constraints or namespaces; name one with the header X-AIAnalysis: namespace/name"
         )
     return first
+
+
+def _require_about(context: RequestContext, target: TargetReference) -> None:
+    """Refuse a call whose incident is about something else than the target that it names."""
+    named = (context.target_namespace, context.target_kind.casefold(), context.target_name)
+    namespace = target.namespace or (target.name if target.kind == "Namespace" else "")
+    if named not in {(each, target.kind.casefold(), target.name) for each in (target.namespace, namespace)}:
+        raise ContextError(
+            f"the incident of this call is not about {target}, so nothing is returned; leave target_namespace, "
+            "target_kind and target_name out, the constraints of the incident apply"
+        )
 
 
 def _shown(text: str) -> str:

@@ -15,6 +15,7 @@ from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import workflow_details
 from formulary_catalog.domain.stored import HistoryLine, StoredVersion
+from formulary_catalog.domain.targets.reference import parse_target
 from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
 from formulary_catalog.domain.workflows.identity import workflow_id as qualified_id
 from formulary_catalog.domain.workflows.labels import Constraints
@@ -191,17 +192,38 @@ class WorkflowFinder:
         return parsed if parsed is not None and allowed(parsed.labels, constraints) else None
 
 
-async def own_search(traces: TraceStore, search_id: str, *, caller: str, remediation_id: str) -> UUID | None:
-    """The search of this id; None where none is named.
+async def with_target_of_search(
+    reference: ContextReference, *, search_id: str, traces: TraceStore, caller: Caller
+) -> ContextReference:
+    """What a call names; where that is nothing, the target of the search that it follows.
 
     Raises:
-        InvalidInput: it is none of this caller's for this incident.
+        Unavailable: the database does not answer.
+    """
+    known = _uuid(search_id)
+    if reference or known is None:
+        return reference
+    searched = await traces.searched_target(known, caller=caller.name)
+    return replace(reference, target=parse_target(searched)) if searched else reference
+
+
+async def own_search(traces: TraceStore, search_id: str, *, caller: str, record: Record) -> UUID | None:
+    """The search of this id; None where none is named. `record` has the incident or the target of the call.
+
+    Raises:
+        InvalidInput: it is none of this caller's for this incident or target.
         Unavailable: the database does not answer.
     """
     if not search_id:
         return None
     known = _uuid(search_id)
-    if known is None or not await traces.search_recorded(known, caller=caller, remediation_id=remediation_id):
+    if known is not None and record.target and await traces.searched_target(known, caller=caller) != record.target:
+        raise InvalidInput(
+            f"search_id is not that of a search for {record.target}, and what it found may not be allowed there; "
+            "search with this target, then choose one of the hits",
+            field="search_id",
+        )
+    if known is None or not await traces.search_recorded(known, caller=caller, remediation_id=record.remediation_id):
         raise InvalidInput(
             "search_id names no recorded search; copy the search_id of the answer you chose from, or leave it out",
             field="search_id",

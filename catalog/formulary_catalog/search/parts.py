@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from formulary_catalog.domain.search.terms import query_terms
+from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.audit import Trail
 from formulary_catalog.search.incidents import ContextResolver
@@ -19,6 +20,7 @@ from formulary_catalog.search.names import NearestNames
 from formulary_catalog.search.notes import Halted
 from formulary_catalog.search.pipeline import Searcher
 from formulary_catalog.search.readable import ReadableNamespaces
+from formulary_catalog.search.targets.contexts import TargetContexts
 from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.search.visibility import Visibility
 from formulary_catalog.settings import ContextPolicy, Settings
@@ -40,6 +42,7 @@ class CatalogParts:
     traces: TraceStore
     trail: Trail
     contexts: ContextResolver
+    targets: TargetContexts
     visibility: Visibility
     parsed: ParsedWorkflows
     finder: WorkflowFinder
@@ -52,7 +55,14 @@ class CatalogParts:
     @classmethod
     @asynccontextmanager
     async def unconnected(
-        cls, *, dsn: str, settings: Settings, policy: ContextPolicy, metrics: Metrics, deadline: float = DEADLINE
+        cls,
+        *,
+        dsn: str,
+        settings: Settings,
+        policy: ContextPolicy,
+        metrics: Metrics,
+        targets: TargetContexts | None = None,
+        deadline: float = DEADLINE,
     ) -> AsyncIterator[Self]:
         """The parts on a database that need not be there yet; at the end of the block it is disconnected.
 
@@ -60,7 +70,7 @@ class CatalogParts:
         """
         database = await Database.unconnected(dsn, role=Role.SERVER, size=settings.pool_size, deadline=deadline)
         query_terms("warming up")  # reads the synonyms now, and not in the middle of the first search
-        parts = cls.on(database, settings=settings, policy=policy, metrics=metrics)
+        parts = cls.on(database, settings=settings, policy=policy, metrics=metrics, targets=targets)
         try:
             yield parts
         finally:
@@ -68,11 +78,21 @@ class CatalogParts:
             parts.vectors.close()
 
     @classmethod
-    def on(cls, database: Database, *, settings: Settings, policy: ContextPolicy, metrics: Metrics) -> Self:
-        """The parts of the catalog in this database. Nothing is asked of it yet."""
+    def on(
+        cls,
+        database: Database,
+        *,
+        settings: Settings,
+        policy: ContextPolicy,
+        metrics: Metrics,
+        targets: TargetContexts | None = None,
+    ) -> Self:
+        """The parts of the catalog in this database. Nothing is asked of it yet. Without `targets` none are read."""
         workflows, traces = WorkflowReader(database), TraceStore(database)
+        targets = targets or TargetContexts(None, mapping=DEFAULT_MAPPING)
         contexts = ContextResolver(
             reader=ContextReader(database),
+            targets=targets,
             policy=policy,
             wait_seconds=settings.context_wait_seconds,
             metrics=metrics,
@@ -95,6 +115,7 @@ class CatalogParts:
             traces=traces,
             trail=Trail(traces, strict_keys=settings.strict_custom_labels),
             contexts=contexts,
+            targets=targets,
             visibility=visibility,
             parsed=parsed,
             finder=finder,

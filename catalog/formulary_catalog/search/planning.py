@@ -16,13 +16,14 @@ from formulary_catalog.domain.search.terms import Term, query_terms
 from formulary_catalog.domain.text import exclusion_phrase
 from formulary_catalog.domain.workflows.labels import (
     NOT_NARROWED,
+    STANDARD_KEYS,
     WILDCARD,
     Constraints,
     Narrowing,
+    demanded,
     fold_all,
     wire_name,
 )
-from formulary_catalog.domain.workflows.standard_keys import STANDARD_KEYS, demanded
 from formulary_catalog.errors import InvalidInput
 
 

@@ -21,7 +21,7 @@ from formulary_catalog.domain.workflows.labels import wire_name
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.audit import OK, Trail, trace_of
-from formulary_catalog.search.lookup import WorkflowFinder, details_of, own_search
+from formulary_catalog.search.lookup import WorkflowFinder, details_of, own_search, with_target_of_search
 from formulary_catalog.search.pipeline import Searcher
 from formulary_catalog.store.audit.events import TraceStore
 
@@ -136,13 +136,12 @@ class CatalogService:
             "search_id": search_id,
             "confidence": confidence,
         }
+        context = await with_target_of_search(context, search_id=search_id, traces=self._traces, caller=caller)
         async with self._trail.record("selection", caller=caller, reference=context, arguments=arguments) as record:
             found = await self._finder.find(
                 workflow_id, version=version, reference=context, caller=caller, record=record
             )
-            record.search_id = await own_search(
-                self._traces, search_id, caller=caller.name, remediation_id=record.remediation_id
-            )
+            record.search_id = await own_search(self._traces, search_id, caller=caller.name, record=record)
             stored = found.stored
             supported = await self._traces.search_supports(
                 trace_of(record), caller=caller.name, search_id=record.search_id, version_id=stored.version_id

@@ -58,16 +58,18 @@ class KubeClient:
     All methods raise `KubernetesUnavailable` and, unless they say otherwise, `KubernetesRefused`.
     """
 
-    def __init__(self, api: ApiClient, *, kubeconfig: Path, seconds: float) -> None:
+    def __init__(self, api: ApiClient, *, kubeconfig: Path, seconds: float, context: str = "") -> None:
         self._api = api
+        self._context = context
         self._kubeconfig = kubeconfig
         self._seconds = seconds
 
     @classmethod
-    async def connect(cls, *, seconds: float = 10.0) -> Self:
+    async def connect(cls, *, seconds: float = 10.0, context: str = "") -> Self:
         """With the ServiceAccount of the pod, else with `KUBECONFIG` or the user's own kubeconfig.
 
-        Every call ends within `seconds`, in a result or an error.
+        `context` is one of the kubeconfig, empty for the current one; with it the pod does not count. Every call ends
+        within `seconds`, in a result or an error.
 
         Raises:
             StartupError: there is neither, or it cannot be read.
@@ -77,7 +79,7 @@ class KubeClient:
         tracing.on_request_redirect.append(_refuse_redirect)
         configuration = Configuration(trace_configs=[tracing], client_session_kwargs={"trust_env": False})
         try:
-            await _read_identity(configuration, kubeconfig=kubeconfig)
+            await _read_identity(configuration, kubeconfig=kubeconfig, context=context)
             api = ApiClient(configuration)
         except (ConfigException, OSError) as error:
             raise StartupError(
@@ -85,7 +87,7 @@ class KubeClient:
                 "token, or set KUBECONFIG"
             ) from error
         api.user_agent = "formulary"
-        return cls(api, kubeconfig=kubeconfig, seconds=seconds)
+        return cls(api, kubeconfig=kubeconfig, seconds=seconds, context=context)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -98,6 +100,15 @@ class KubeClient:
     async def metadata(self, path: str) -> Json | None:
         """The metadata of one object, without what it holds; None if it does not exist."""
         return await self._call_about("GET", path, accept=_METADATA_ALONE)
+
+    async def groups(self) -> list[str]:
+        """The API groups that the cluster serves, each in its preferred version, which everybody may ask."""
+        found = (await self._call("GET", "/apis")).get("groups") or []
+        return [group["preferredVersion"]["groupVersion"] for group in found]
+
+    async def kinds(self, api_version: str) -> list[Json]:
+        """The kinds of an API group in one version, which everybody may ask."""
+        return (await self._call("GET", f"/apis/{api_version}")).get("resources") or []
 
     async def pages(self, path: str) -> AsyncIterator[list[Json]]:
         """All objects of a collection, as they were at one moment, page by page.
@@ -236,7 +247,7 @@ class KubeClient:
         try:
             status, content = await self._exchange(method, path, query, headers, body)
             if status == 401:  # the token was replaced before its time
-                await _read_identity(self._api.configuration, kubeconfig=self._kubeconfig)
+                await _read_identity(self._api.configuration, kubeconfig=self._kubeconfig, context=self._context)
                 status, content = await self._exchange(method, path, query, headers, body)
         except (aiohttp.ClientError, ConfigException, OSError, ValueError) as error:
             raise KubernetesUnavailable(
@@ -268,28 +279,30 @@ def _selector(labels: Mapping[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
-async def _read_identity(configuration: Configuration, *, kubeconfig: Path) -> None:
+async def _read_identity(configuration: Configuration, *, kubeconfig: Path, context: str) -> None:
     """Read where the API server is and who we are; the library reads the token of a ServiceAccount again each minute.
 
     Raises:
         ConfigException: there is neither a ServiceAccount nor a usable kubeconfig.
     """
     try:
-        reading = _identity(kubeconfig).load_and_set(configuration)
+        reading = _identity(kubeconfig, context=context).load_and_set(configuration)
         if reading is not None:
             await reading
     except Exception as error:  # the library raises any of them where a kubeconfig is not as it expects
         raise ConfigException(str(error) or type(error).__name__) from error
 
 
-def _identity(kubeconfig: Path) -> incluster_config.InClusterConfigLoader | KubeConfigLoader:
+def _identity(kubeconfig: Path, *, context: str) -> incluster_config.InClusterConfigLoader | KubeConfigLoader:
     token, authority = incluster_config.SERVICE_TOKEN_FILENAME, incluster_config.SERVICE_CERT_FILENAME
-    if Path(token).exists():
+    if Path(token).exists() and not context:
         return incluster_config.InClusterConfigLoader(token, authority)
     kubeconfig = kubeconfig.expanduser()
     with kubeconfig.open(encoding="utf-8") as stream:
         # Not by its path: the library's errors would then quote users with their tokens.
-        return KubeConfigLoader(yaml.safe_load(stream), config_base_path=str(kubeconfig.parent))
+        return KubeConfigLoader(
+            yaml.safe_load(stream), active_context=context or None, config_base_path=str(kubeconfig.parent)
+        )
 
 
 async def _refuse_redirect(

@@ -10,9 +10,9 @@ from formulary_catalog import __version__
 from support.commands import formulary, formulary_now
 
 COMMANDS = tuple(
-    "up demo serve migrate stdio search show list select related find impact stats explain coverage stale duplicates "
-    "query tables docs runbooks invoke invocation console approvals approve reject governance halt resume validate "
-    "draft test export trace reembed doctor new who-sees".split()
+    "up demo serve migrate stdio search show list select related find impact stats explain context coverage stale "
+    "duplicates query tables docs runbooks invoke invocation console approvals approve reject governance halt resume "
+    "validate draft test export trace reembed doctor new who-sees".split()
 )
 TRACE_COMMANDS = ("list", "show", "verify", "checkpoint", "keygen", "export", "hold", "release", "expire")
 PROGRAM = """

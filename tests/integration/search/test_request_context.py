@@ -26,6 +26,7 @@ from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.filling import fill
 from support.services import open_parts, service_on
+from support.targets import NO_TARGETS
 
 CALLER = Caller(name="test", access=EVERYTHING)
 KEY, VALUE, OTHER = "k3y-team", "v4lue-payments", "v4lue-search"
@@ -153,7 +154,9 @@ async def test_all_calls_of_one_caller_wait_together_for_an_incident_that_is_wri
 ) -> None:
     async with Database.opened(database, role=Role.SERVER, deadline=30) as reading:
         reader = CountingReader(reading)
-        resolver = ContextResolver(reader=reader, policy=ContextPolicy.REQUIRED, wait_seconds=60, metrics=Metrics())
+        resolver = ContextResolver(
+            reader=reader, targets=NO_TARGETS, policy=ContextPolicy.REQUIRED, wait_seconds=60, metrics=Metrics()
+        )
         started = time.monotonic()
         waiting = {asyncio.create_task(resolver.resolve(_header("rr-late"), caller=CALLER)) for _ in range(5)}
         done, _ = await asyncio.wait(waiting, timeout=WAIT, return_when=asyncio.FIRST_COMPLETED)
@@ -169,7 +172,11 @@ async def test_all_calls_of_one_caller_wait_together_for_an_incident_that_is_wri
 async def test_a_few_calls_wait_for_unknown_incidents_and_the_others_are_told_to_retry(database: str) -> None:
     reading = await Database.open(database, role=Role.SERVER)
     resolver = ContextResolver(
-        reader=ContextReader(reading), policy=ContextPolicy.REQUIRED, wait_seconds=60, metrics=Metrics()
+        targets=NO_TARGETS,
+        reader=ContextReader(reading),
+        policy=ContextPolicy.REQUIRED,
+        wait_seconds=60,
+        metrics=Metrics(),
     )
     waiting = {
         asyncio.create_task(resolver.resolve(_header(f"rr-made-up-{n}"), caller=Caller(name=name, access=EVERYTHING)))

@@ -19,6 +19,7 @@ from formulary_catalog.search.visibility import CallScope, Visibility
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.incidents import ContextReader
 from support.access import EVERYWHERE, Rights
+from support.targets import NO_TARGETS
 
 SHARED = "formulary"
 ALL = [SHARED, "shop", "bank", "shop-apps", "kube-system"]
@@ -90,7 +91,9 @@ def scoping(
     policy: ContextPolicy = ContextPolicy.OPTIONAL,
     readable: ReadableNamespaces | None = None,
 ) -> Visibility:
-    resolver = ContextResolver(reader=Stored(list(incidents)), policy=policy, wait_seconds=0, metrics=Metrics())
+    resolver = ContextResolver(
+        reader=Stored(list(incidents)), targets=NO_TARGETS, policy=policy, wait_seconds=0, metrics=Metrics()
+    )
     return Visibility(contexts=resolver, shared_namespace=SHARED, readable=readable or Nowhere())
 
 

@@ -28,10 +28,13 @@ COMMANDS = {
     "list_pending_approvals": "approvals",
 }
 """As docs/mcp.md has them."""
+_PARTS = {"target_namespace", "target_kind", "target_name"}
+"""People give the target in one, as --target."""
 NOT_TAKEN = {
-    "search_workflow_catalog": {"filters"},
+    "search_workflow_catalog": {"filters", *_PARTS},
+    "get_workflow_details": _PARTS,
     "list_workflows": {"cursor"},
-    "invoke_workflow": {"input", "search_id"},  # --input says its own errors, values are secret
+    "invoke_workflow": {"input", "search_id", *_PARTS},  # --input says its own errors, values are secret
     "get_invocation_status": {"wait_ms", "after_revision"},
     "governance_gate": {"trace_id"},
 }

@@ -5,6 +5,7 @@ import pytest
 from formulary_catalog.domain.audit.sealing import KeyedDigest
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import SearchRequest, search_request
+from formulary_catalog.domain.workflows.labels import STANDARD_KEYS
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.search.planning import SearchPlan, applied_constraints, plan_search
 
@@ -104,7 +105,7 @@ def test_custom_labels_that_contradict_the_incident_are_refused_without_repeatin
 def test_strict_keys_hold_with_and_without_an_incident(context: RequestContext | None) -> None:
     plan = _plan(search_request(query="x"), context=context, strict="team")
 
-    assert plan.constraints.strict_keys == frozenset({"team"})
+    assert plan.constraints.strict_keys == {"team", *STANDARD_KEYS}
 
 
 def test_excluded_words_are_compared_in_one_form_and_once() -> None:

@@ -25,8 +25,10 @@ from formulary_catalog.domain.answers.catalog import (
 )
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, DuplicatesAnswer, StaleAnswer
+from formulary_catalog.domain.reading import TargetAnswer
 from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest
+from formulary_catalog.domain.targets.reference import parse_target
 from formulary_catalog.domain.workflows.labels import wire_name
 from formulary_catalog.domain.workflows.requests import ListingRequest, RelatedRequest
 from formulary_catalog.knowledge.answers import (
@@ -52,7 +54,7 @@ class Catalog(Protocol):
     async def search(self, request: SearchRequest) -> SearchAnswer:
         """The allowed workflows that fit best."""
 
-    async def details(self, workflow_id: str, *, version: str, remediation_id: str) -> WorkflowDetails:
+    async def details(self, workflow_id: str, *, version: str, remediation_id: str, about: str = "") -> WorkflowDetails:
         """One workflow in full."""
 
     async def select(self, chosen: SelectionArguments, *, remediation_id: str) -> SelectionReceipt:
@@ -107,6 +109,9 @@ class Catalog(Protocol):
     async def recorded(self, search_id: str) -> RecordedAnswer:
         """A search as the trail recorded it."""
 
+    async def target(self, target: str) -> TargetAnswer:
+        """What the owners of a target demand."""
+
     async def coverage(self, *, cursor: str) -> CoverageAnswer:
         """Which signals have a remedy, and which queries found too little: the page of a cursor, as long as may be."""
 
@@ -129,8 +134,9 @@ class StoredCatalog:
     async def search(self, request: SearchRequest) -> SearchAnswer:
         return await self._services.catalog.search(request, caller=_CALLER)
 
-    async def details(self, workflow_id: str, *, version: str, remediation_id: str) -> WorkflowDetails:
-        context = ContextReference(remediation_id=remediation_id)
+    async def details(self, workflow_id: str, *, version: str, remediation_id: str, about: str = "") -> WorkflowDetails:
+        target = parse_target(about) if about else None
+        context = ContextReference(remediation_id=remediation_id, target=target)
         return await self._services.catalog.details(
             workflow_id, version=version, context=context, caller=_CALLER, browsing=True
         )
@@ -190,6 +196,9 @@ class StoredCatalog:
     async def recorded(self, search_id: str) -> RecordedAnswer:
         return await self._services.explaining.recorded(search_id, caller=_CALLER)
 
+    async def target(self, target: str) -> TargetAnswer:
+        return await self._services.targets.read(parse_target(target), caller=_CALLER)
+
     async def coverage(self, *, cursor: str) -> CoverageAnswer:
         return await self._services.coverage.of_catalog(limit=MAX_LINES, after=cursor, caller=_CALLER)
 
@@ -214,9 +223,10 @@ class ServedCatalog:
         body = _search_arguments(request)
         return await self._server.answer(SearchAnswer, "POST", "/workflows/search", json=body, headers=headers)
 
-    async def details(self, workflow_id: str, *, version: str, remediation_id: str) -> WorkflowDetails:
+    async def details(self, workflow_id: str, *, version: str, remediation_id: str, about: str = "") -> WorkflowDetails:
         path = f"/workflows/{_quoted(workflow_id)}"
-        parameters = {"version": version} if version else {}
+        given = {"version": version, "target": about}
+        parameters = {name: value for name, value in given.items() if value}
         headers = incident_headers(remediation_id)
         return await self._server.answer(WorkflowDetails, "GET", path, params=parameters, headers=headers)
 
@@ -288,6 +298,9 @@ class ServedCatalog:
     async def recorded(self, search_id: str) -> RecordedAnswer:
         return await self._read(RecordedAnswer, f"/searches/{quote(search_id, safe='')}", remediation_id="")
 
+    async def target(self, target: str) -> TargetAnswer:
+        return await self._read(TargetAnswer, "/context", remediation_id="", target=target)
+
     async def coverage(self, *, cursor: str) -> CoverageAnswer:
         page = {"limit": MAX_LINES} | ({"cursor": cursor} if cursor else {})
         return await self._read(CoverageAnswer, "/coverage", remediation_id="", **page)
@@ -323,6 +336,7 @@ def _search_arguments(request: SearchRequest) -> dict[str, Any]:
         "action_type": narrowing.action_type,
         "namespace": narrowing.namespace,
         "keywords": list(narrowing.keywords),
+        "target": str(request.context.target or ""),
         **{f"label.{wire_name(dimension)}": list(values) for dimension, values in request.labels.items()},
     }
     return {name: value for name, value in asked.items() if value not in (None, "", [])}

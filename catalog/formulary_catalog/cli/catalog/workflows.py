@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from formulary_catalog.cli.options import json_option, label_arguments, label_option, narrowing_options
-from formulary_catalog.cli.targets import CatalogTarget, target_options, workflow_ids
+from formulary_catalog.cli.targets import CatalogTarget, about_option, target_options, workflow_ids
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     "--min-confidence", type=float, default=0.0, metavar="X", help="Leave out results below this confidence, 0 to 1."
 )
 @target_options
+@about_option
 @json_option
 def search_command(
     *,
@@ -40,6 +41,7 @@ def search_command(
     exclude_keywords: tuple[str, ...],
     top_k: int | None,
     min_confidence: float,
+    about: str,
     target: CatalogTarget,
     as_json: bool,
 ) -> None:
@@ -53,6 +55,7 @@ def search_command(
       formulary search "OOMKilled critical"
       kubectl get events | tail -n 20 | formulary search -
       formulary search "pods stuck pulling images" --label environment=production
+      formulary search "OOMKilled critical" --target shop/Deployment/checkout
       formulary search OOMKilled --label priority=P0 --label priority=P1 --exclude restart --json
     """
     from formulary_catalog.cli.catalog.rendering import show_search
@@ -70,6 +73,7 @@ def search_command(
             "action_type": action_type,
             "namespace": namespace,
             "keywords": list(keywords),
+            "target": about,
             **label_arguments(labels),
         }
     )
@@ -88,10 +92,11 @@ def search_command(
 @click.option("--version", default="", metavar="VERSION", help="Version to use instead of the served one.")
 @click.option("--section", default="", metavar="SECTION", help="One section alone, such as steps or when-not-to-use.")
 @click.option("--against", default="", metavar="VERSION", help="Compare with this version, line by line.")
+@about_option
 @target_options
 @json_option
 def show_command(
-    *, workflow_id: str, version: str, section: str, against: str, target: CatalogTarget, as_json: bool
+    *, workflow_id: str, version: str, section: str, against: str, about: str, target: CatalogTarget, as_json: bool
 ) -> None:
     """Show all of one workflow, one section of it, or what differs between two of its versions.
 
@@ -103,6 +108,7 @@ def show_command(
       formulary show oom-raise-memory-limit@1.0.1 --json
       formulary show oom-raise-memory-limit --section steps
       formulary show oom-raise-memory-limit --against 1.0.0
+      formulary show oom-raise-memory-limit --target shop/Deployment/checkout
     """
     from formulary_catalog.cli.catalog.browsing_pages import show_difference
     from formulary_catalog.cli.catalog.rendering import show_details, show_section
@@ -111,6 +117,8 @@ def show_command(
     from formulary_catalog.server.calls.arguments.browsing import SectionArguments
 
     reference = parse_reference(workflow_id, version=version)
+    if about and (against or section):
+        raise InvalidInput("--target asks about a whole workflow; leave out --against and --section", field="target")
     if against:
         if section or target.remediation_id:
             raise InvalidInput(
@@ -135,7 +143,7 @@ def show_command(
             show_section(answer, page=Page())
         return
     details = target.ask(
-        lambda catalog: catalog.details(workflow_id, version=version, remediation_id=target.remediation_id)
+        lambda catalog: catalog.details(workflow_id, version=version, remediation_id=target.remediation_id, about=about)
     )
     if as_json:
         click.echo(details.model_dump_json())

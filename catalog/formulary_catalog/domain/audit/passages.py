@@ -218,6 +218,7 @@ _READING: dict[str, Callable[[Recorded, Known], str]] = {
     "read.trace": _looking_into("a trace"),
     "read.incidents": _looking_into("the list of incidents"),
     "read.incident": _looking_into("an incident"),
+    "read.target": _looking_into("what the owners of a target demand"),
     "read.invocations": _looking_into("the list of runs"),
     "read.outcomes": _looking_into("how runs ended"),
     "read.contracts": _looking_into("the contracts in force"),

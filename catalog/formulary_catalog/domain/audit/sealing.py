@@ -70,4 +70,5 @@ def unseal(content: str) -> RequestContext:
         incident,
         custom_labels={key: tuple(values) for key, values in incident.custom_labels.items()},
         strict_keys=frozenset(incident.strict_keys),
+        target_owners=tuple(incident.target_owners),
     )

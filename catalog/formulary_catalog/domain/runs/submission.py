@@ -111,7 +111,7 @@ def new_run(
         target=request.target,
         facts=facts.as_json(),
         remediation_id=request.remediation_id,
-        analysis=f"{context.namespace}/{context.name}" if context is not None else "",
+        analysis=context.analysis if context is not None else "",
         search_id=request.search_id,
         requester=request.requester,
         timeout_seconds=timeout,

@@ -7,6 +7,7 @@ The edges and the command line build it from the models of `server/calls/argumen
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from formulary_catalog.domain.targets.reference import TargetReference
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, NOT_NARROWED, Narrowing, normalize_detected, wire_name
 from formulary_catalog.errors import InvalidInput
 
@@ -19,7 +20,9 @@ MAX_LABEL_VALUES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextReference:
-    """How a call names its incident; empty parts were not sent (DESIGN section 6).
+    """How a call names its incident or its target; empty parts were not sent (DESIGN section 6).
+
+    `address_remediation_id` is that of the address of the server.
 
     `optional`: the call is answered without an incident too. One that is named still constrains the answer.
     """
@@ -27,10 +30,22 @@ class ContextReference:
     remediation_id: str = ""
     analysis: str = ""
     meta_remediation_id: str = ""
+    address_remediation_id: str = ""
+    target: TargetReference | None = None
     optional: bool = False
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The remediation ids that were sent, the one that counts first."""
+        sent = (self.remediation_id, self.meta_remediation_id, self.address_remediation_id)
+        return tuple(filter(None, sent))
+
+    @property
+    def names_incident(self) -> bool:
+        return bool(self.ids or self.analysis)
+
     def __bool__(self) -> bool:
-        return bool(self.remediation_id or self.analysis or self.meta_remediation_id)
+        return self.names_incident or self.target is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,7 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.targets.detected import detected_facts
 from formulary_catalog.domain.targets.mapping import ContextMapping, first_label
 from formulary_catalog.domain.targets.surroundings import ObjectMetadata, Surroundings
-from formulary_catalog.domain.workflows.labels import wire_name
-from formulary_catalog.domain.workflows.standard_keys import NO, STANDARD_KEYS, YES
+from formulary_catalog.domain.workflows.labels import NO, STANDARD_KEYS, YES, wire_name
 from formulary_catalog.errors import ContextError
 
 
@@ -59,15 +58,17 @@ def target_context(around: Surroundings, *, mapping: ContextMapping) -> RequestC
     """
     demands = demands_on(around, mapping=mapping)
     reference = around.reference
+    namespace = reference.name if reference.kind == "Namespace" else reference.namespace
     return RequestContext(
-        namespace=reference.namespace,
+        namespace=namespace,
         name="",
         remediation_id="",
         **{demand.name: demand.value for demand in demands if not demand.custom},
-        target_namespace=reference.namespace,
+        target_namespace=namespace,
         target_api_version=around.api_version,
         target_kind=reference.kind,
         target_name=reference.name,
+        target_owners=tuple(f"{owner.kind}/{owner.name}" for owner in around.owners),
         custom_labels={demand.name: (demand.value,) for demand in demands if demand.custom},
         strict_keys=frozenset(mapping.strict),
         detected_labels=detected_facts(around),

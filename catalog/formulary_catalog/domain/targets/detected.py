@@ -31,7 +31,7 @@ def detected_facts(around: Surroundings) -> dict[str, str]:
     """Each fact with its value: `true`, `false`, `UNKNOWN`, or the name of a tool."""
     is_workload = around.reference.kind in _WORKLOADS
     tool = _gitops_tool(around)
-    complete = around.found is not None and around.owners is not None
+    complete = around.found is not None and around.complete
     mesh = _mesh(around)
     has_pods = is_workload and around.pods is not None
     return {

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from formulary_catalog.domain.workflows.labels import STANDARD_KEYS
 from formulary_catalog.domain.workflows.problems import problems
-from formulary_catalog.domain.workflows.standard_keys import STANDARD_KEYS
 from formulary_catalog.errors import StartupError
 
 PREFIX = "constraint.formulary.dev/"

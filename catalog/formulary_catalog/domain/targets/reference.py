@@ -53,7 +53,7 @@ KINDS = (
     TargetKind(kind="CronJob", api_version="batch/v1", resource="cronjobs", short="cj"),
     TargetKind(kind="Ingress", api_version="networking.k8s.io/v1", resource="ingresses", short="ing"),
     TargetKind(
-        kind="HorizontalPodAutoscaler", api_version="autoscaling/v2", resource="horizontalpodautoscalers", short="hpa"
+        kind="HorizontalPodAutoscaler", api_version="autoscaling/v1", resource="horizontalpodautoscalers", short="hpa"
     ),
 )
 """The kinds whose own labels are read. Of every other kind, only the namespace's labels count."""

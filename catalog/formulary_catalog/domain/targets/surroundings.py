@@ -45,14 +45,16 @@ class Surroundings:
     """A target and what is around it.
 
     `found` is None for a pod that is gone, and for an object of a kind that is not read. `owners` lead from the object
-    to the last controller; `pods` is the template of the pods that it makes. `autoscaled` are kind and name of what the
-    HorizontalPodAutoscalers of its namespace scale, `budgets` the selectors of its PodDisruptionBudgets.
+    to the last controller, `complete` if all of them were read; `pods` is the template of the pods that it makes.
+    `autoscaled` are kind and name of what the HorizontalPodAutoscalers of its namespace scale, `budgets` the selectors
+    of its PodDisruptionBudgets.
     """
 
     reference: TargetReference
     api_version: str
     found: ObjectMetadata | None
-    owners: tuple[ObjectMetadata, ...] | None = ()
+    owners: tuple[ObjectMetadata, ...] = ()
+    complete: bool = True
     namespace: ObjectMetadata | None = None
     node: ObjectMetadata | None = None
     pods: ObjectMetadata | None = None
@@ -63,7 +65,7 @@ class Surroundings:
     @property
     def workload(self) -> tuple[ObjectMetadata, ...]:
         """The object and those that own it, as far as they are known."""
-        return (*((self.found,) if self.found is not None else ()), *(self.owners or ()))
+        return (*((self.found,) if self.found is not None else ()), *self.owners)
 
 
 class TargetReader(Protocol):

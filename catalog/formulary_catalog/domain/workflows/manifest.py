@@ -13,8 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.patterns import ADDRESS, CAMEL_CASE, DNS_LABEL, DNS_SUBDOMAIN, EMAIL
 from formulary_catalog.domain.text import WordPlace, exclusion_text, split_camel_case, with_split_words
-from formulary_catalog.domain.workflows.labels import WorkflowLabels, fold_all, normalize_detected
-from formulary_catalog.domain.workflows.standard_keys import declared
+from formulary_catalog.domain.workflows.labels import WorkflowLabels, declared, fold_all, normalize_detected
 
 KIND = "RemediationWorkflow"
 MAX_TEXT = 10_000

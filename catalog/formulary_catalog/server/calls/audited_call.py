@@ -1,10 +1,11 @@
-"""Finds the incident and reads the arguments of a call, and records the call if one of them is refused.
+"""Finds the incident or target and reads the arguments of a call, and records the call if one of them is refused.
 
 Every tool and endpoint of the catalog goes through it: also what never reached a service leaves an event in the trail.
 """
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.datastructures import Headers
@@ -12,6 +13,7 @@ from starlette.datastructures import Headers
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import FormularyError
+from formulary_catalog.server.calls.arguments.target import Targeted
 from formulary_catalog.server.calls.incident import context_reference
 from formulary_catalog.server.calls.readiness import Readiness
 
@@ -29,6 +31,7 @@ async def checked(
     given: Callable[[], Mapping[str, Any]],
     headers: Headers | None,
     meta: Mapping[str, Any] | None = None,
+    address: str = "",
     trail: "Trail",
     readiness: Readiness,
     caller: Caller,
@@ -46,10 +49,13 @@ async def checked(
 
     context = ContextReference()
     try:
-        context = context_reference(headers=headers, meta=meta)
+        context = context_reference(headers=headers, meta=meta, address=address)
         bind_contextvars(**_log_ids(context, headers=headers))
         readiness.require_loaded()
-        return context, read(context)
+        arguments = read(context)
+        if isinstance(arguments, Targeted):
+            context = replace(context, target=arguments.target_reference)
+        return context, arguments
     except FormularyError as error:
         await trail.refused(action, caller=caller, reference=context, arguments=given(), error=error)
         raise
@@ -58,7 +64,7 @@ async def checked(
 def _log_ids(context: ContextReference, *, headers: Headers | None) -> dict[str, str]:
     traced = _TRACEPARENT.fullmatch(headers.get("traceparent", "")) if headers is not None else None
     ids = {
-        "remediation_id": context.remediation_id or context.meta_remediation_id,
+        "remediation_id": next(iter(context.ids), ""),
         "analysis": context.analysis,
         "client_trace_id": traced.group(1) if traced else "",
     }

@@ -15,11 +15,17 @@ from formulary_catalog.errors import ContextError
 REMEDIATION_HEADER = "X-Remediation-Id"
 ANALYSIS_HEADER = "X-AIAnalysis"
 META_KEY = "kubernaut.ai/remediation-id"
+ADDRESS_PARAMETER = "incident"
+"""People's clients lose headers, and keep the address of a server."""
 MAX_LENGTH = 253
 
 
-def context_reference(*, headers: Headers | None, meta: Mapping[str, Any] | None = None) -> ContextReference:
+def context_reference(
+    *, headers: Headers | None, meta: Mapping[str, Any] | None = None, address: str = ""
+) -> ContextReference:
     """The references of one call; blank ones count as absent, since clients send them empty at start-up.
+
+    `address` is the incident that the address of the server names.
 
     Raises:
         ContextError: a reference is too long, holds odd characters, or a header is repeated with other values.
@@ -28,6 +34,7 @@ def context_reference(*, headers: Headers | None, meta: Mapping[str, Any] | None
         remediation_id=_header(headers, name=REMEDIATION_HEADER),
         analysis=_header(headers, name=ANALYSIS_HEADER),
         meta_remediation_id=reference_text((meta or {}).get(META_KEY), source=f"_meta {META_KEY}"),
+        address_remediation_id=reference_text(address, source=f"{ADDRESS_PARAMETER} of the address"),
     )
 
 

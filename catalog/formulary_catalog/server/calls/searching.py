@@ -5,10 +5,12 @@ explanation, to `search.explanation`. Fields that one edge alone takes, such as 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.server.calls.arguments.catalog import SearchArguments
+from formulary_catalog.server.calls.arguments.target import Targeted
 
 if TYPE_CHECKING:
     from formulary_catalog.server.calls.arguments.reading import ExplainArguments
@@ -41,5 +43,5 @@ def search_request_of(
         embedding=embedding,
         custom_labels=custom_labels,
         detected_labels=detected_labels,
-        context=context,
+        context=replace(context, target=arguments.target_reference) if isinstance(arguments, Targeted) else context,
     )

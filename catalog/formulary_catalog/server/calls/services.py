@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from formulary_catalog.search.explanation.service import Explaining
     from formulary_catalog.search.parts import CatalogParts
     from formulary_catalog.search.service import CatalogService
+    from formulary_catalog.search.targets.reading import TargetReading
     from formulary_catalog.workflows.browsing import Browsing
     from formulary_catalog.workflows.coverage import Coverage
     from formulary_catalog.workflows.listing import Listing
@@ -55,6 +56,7 @@ class Services:
     upkeep: "Upkeep"
     traces: "TraceReading"
     incidents: "IncidentReading"
+    targets: "TargetReading"
     runs: "RunReading"
     relations: "Relations"
     versions: "Versions"
@@ -83,6 +85,7 @@ class Services:
         from formulary_catalog.runs.service import InvocationService
         from formulary_catalog.search.explanation.service import Explaining
         from formulary_catalog.search.service import CatalogService
+        from formulary_catalog.search.targets.reading import TargetReading
         from formulary_catalog.workflows.browsing import Browsing
         from formulary_catalog.workflows.coverage import Coverage
         from formulary_catalog.workflows.listing import Listing
@@ -106,6 +109,7 @@ class Services:
             upkeep=Upkeep(parts),
             traces=TraceReading(parts),
             incidents=IncidentReading(parts, strict_keys=settings.strict_custom_labels),
+            targets=TargetReading(parts, strict_keys=settings.strict_custom_labels),
             runs=RunReading(parts),
             relations=Relations(parts),
             versions=Versions(parts),

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.server.calls.audited_call import checked
+from formulary_catalog.server.calls.incident import ADDRESS_PARAMETER
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.calls.services import Opening, Services
 
@@ -66,6 +67,7 @@ class McpRequests:
             given=given,
             headers=ctx.request.headers if ctx.request is not None else self._own_headers,
             meta=ctx.meta,
+            address=ctx.request.query_params.get(ADDRESS_PARAMETER, "") if ctx.request is not None else "",
             trail=services.parts.trail,
             readiness=self._readiness,
             caller=caller,

@@ -1,7 +1,7 @@
 """Which toolsets a client chose: at the address of the server, or when it was started (DESIGN section 7).
 
 A choice limits what is listed and what is answered. `AddressChecked` refuses an address with a parameter that is not
-known, such as an incident that would constrain nothing.
+known, such as a misspelt incident that would constrain nothing.
 """
 
 from collections.abc import Collection
@@ -13,12 +13,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.errors import InvalidInput
+from formulary_catalog.server.calls.incident import ADDRESS_PARAMETER
 from formulary_catalog.server.http.errors import MCP_PATH, error_reply
 from formulary_catalog.settings import Settings, Toolset, toolsets_of
 
 PARAMETER = "toolsets"
 _MAX_SHOWN = 60
-_INCIDENT = "The incident of a call is named by the header X-Remediation-Id or X-AIAnalysis; send that"
+_KNOWN = (PARAMETER, ADDRESS_PARAMETER)
 
 
 class ChosenToolsets:
@@ -70,11 +71,12 @@ class AddressChecked:
 
 def _check_parameter(name: str, *, times: int) -> None:
     """Refuse a parameter that does nothing: its sender relies on it."""
-    if name != PARAMETER:
+    if name not in _KNOWN:
         shown = visible(name if len(name) <= _MAX_SHOWN else name[: _MAX_SHOWN - 1] + "…")
         raise InvalidInput(
-            f"{shown!r} is no parameter of this address, which knows {PARAMETER!r} alone; leave it out. {_INCIDENT}",
+            f"{shown!r} is no parameter of this address, which knows {' and '.join(_KNOWN)}; leave it out. The "
+            "incident of a call is named by incident, or by the header X-Remediation-Id or X-AIAnalysis",
             field=name,
         )
     if times > 1:
-        raise InvalidInput(f"{PARAMETER} is given {times} times; give it once", field=PARAMETER)
+        raise InvalidInput(f"{name} is given {times} times; give it once", field=name)

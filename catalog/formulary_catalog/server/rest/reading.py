@@ -13,12 +13,14 @@ from formulary_catalog.domain.reading import (
     IncidentPage,
     InvocationPage,
     OutcomesAnswer,
+    TargetAnswer,
     TraceAnswer,
     TraceFiles,
     TracePage,
     WaitingRunList,
 )
 from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
+from formulary_catalog.domain.targets.reference import parse_target
 from formulary_catalog.server.calls.arguments.reading import (
     ContractsPageArguments,
     ExplainArguments,
@@ -32,6 +34,7 @@ from formulary_catalog.server.calls.arguments.reading import (
     TracesArguments,
     WaitingArguments,
 )
+from formulary_catalog.server.calls.arguments.target import TargetArguments
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.searching import search_request_of
 from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, services_of
@@ -74,6 +77,20 @@ async def get_search(
     """What was asked, under which constraints, and what was found then, with scores and reasons."""
     _, asked = await checked_call(request, "read.explain", RecordedArguments)
     return answered(await services_of(request).explaining.recorded(asked.search_id, caller=caller_of(request)))
+
+
+@router.get(
+    "/context",
+    operation_id="get_context",
+    summary="Read what the owners of a target demand",
+    response_model=TargetAnswer,
+    responses=error_responses(),
+    openapi_extra=operation(query=query_parameters(TargetArguments), of_incident=False),
+)
+async def get_context(request: Request) -> Response:
+    """The constraints of a target, each with the label that says so; custom labels for those who may read them."""
+    _, asked = await checked_call(request, "read.target", TargetArguments)
+    return answered(await services_of(request).targets.read(parse_target(asked.target), caller=caller_of(request)))
 
 
 @router.get(

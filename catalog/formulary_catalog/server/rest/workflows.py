@@ -68,7 +68,7 @@ async def get_workflow(
     context, named = await checked_call(request, "details", DetailsArguments)
     return answered(
         await services_of(request).catalog.details(
-            context=context, caller=caller_of(request), browsing=True, **dict(named)
+            context=context, caller=caller_of(request), browsing=True, **named.untargeted
         )
     )
 

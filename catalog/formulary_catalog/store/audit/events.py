@@ -184,6 +184,15 @@ class TraceStore:
 
         return await self._database.read(read)
 
+    async def searched_target(self, search_id: UUID, *, caller: str) -> str:
+        """The target that this search of this caller named; empty for none, and for no such search.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        (row,) = await self._database.fetch("select formulary.searched_target($1, $2) as target", search_id, caller)
+        return row["target"] or ""
+
     async def search_supports(self, trace_id: str, *, caller: str, search_id: UUID | None, version_id: str) -> bool:
         """Whether a search of this caller in a trace returned this version: the one of this id, None for any of them.
 

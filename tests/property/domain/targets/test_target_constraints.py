@@ -10,9 +10,8 @@ from formulary_catalog.domain.targets.context import target_context
 from formulary_catalog.domain.targets.detected import UNKNOWN
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.domain.targets.surroundings import Surroundings
-from formulary_catalog.domain.workflows.labels import WorkflowLabels
+from formulary_catalog.domain.workflows.labels import WorkflowLabels, declared
 from formulary_catalog.domain.workflows.matching import allowed
-from formulary_catalog.domain.workflows.standard_keys import declared
 from support.manifest import analysis
 from support.targets import surroundings
 

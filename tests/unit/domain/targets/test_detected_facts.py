@@ -96,8 +96,10 @@ def test_the_mesh_is_that_of_the_pods_else_of_their_namespace(around: Surroundin
 @pytest.mark.parametrize(
     "around",
     [
-        surroundings(found=None, owners=None, pods=None, autoscaled=None, budgets=None),
-        surroundings(reference=TargetReference(namespace="shop", kind="Rollout", name="a"), found=None, pods=None),
+        surroundings(found=None, owners=(), complete=False, pods=None, autoscaled=None, budgets=None),
+        surroundings(
+            reference=TargetReference(namespace="shop", kind="Rollout", name="a"), found=None, complete=False, pods=None
+        ),
     ],
 )
 @pytest.mark.parametrize("value", ["true", "false", "*"])

@@ -31,6 +31,7 @@ from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, LABEL_DIMENSIONS, Dimension, fold_all, wire_name
 from formulary_catalog.server.calls.arguments.base import Arguments, Unquoted
 from formulary_catalog.server.calls.arguments.refusals import broken
+from formulary_catalog.server.calls.arguments.target import Targeted
 from formulary_catalog.server.calls.arguments.texts import Label, without_hidden
 
 MAX_KEYWORDS_LENGTH = 1000
@@ -41,15 +42,13 @@ SearchId = Annotated[
     str,
     Field(
         max_length=MAX_LABEL_LENGTH,
-        description="search_id of the search that found it.",
+        description="search_id of the search that found it, whose target applies.",
         examples=["0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10"],
     ),
 ]
 
 
-class DetailsArguments(Arguments):
-    """Which workflow is to be read."""
-
+class _Named(Arguments):
     workflow_id: str = Field(
         max_length=400,
         description="workflow_id or uri of an answer; also namespace/name, name@version or version_id.",
@@ -63,7 +62,11 @@ class DetailsArguments(Arguments):
     )
 
 
-class SelectionArguments(DetailsArguments):
+class DetailsArguments(Targeted, _Named):
+    """Which workflow is to be read."""
+
+
+class SelectionArguments(_Named):
     """Which workflow was chosen, and why."""
 
     reasoning: str = Field(
@@ -209,7 +212,7 @@ class SearchFields(Arguments):
         return _given({name: getattr(self, f"label_{name}") for name in DIMENSIONS})
 
 
-class SearchArguments(SearchFields, _LabelledQuery):
+class SearchArguments(SearchFields, Targeted, _LabelledQuery):
     """What is searched for. The fields `label_…` come from the label dimensions."""
 
     # Accepted and not listed: the same labels, for clients that nest them.

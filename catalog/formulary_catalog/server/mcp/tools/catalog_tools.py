@@ -5,7 +5,7 @@ answer to its size. Models read the descriptions: every word of them is tested. 
 `server/calls/arguments/catalog`.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -24,6 +24,7 @@ from formulary_catalog.server.calls.arguments.catalog import (
     SelectionArguments,
 )
 from formulary_catalog.server.calls.arguments.input_schema import input_schema, listed_name
+from formulary_catalog.server.calls.arguments.target import WHOLE
 from formulary_catalog.server.calls.failures import CALL_SECONDS
 from formulary_catalog.server.calls.searching import search_request_of
 from formulary_catalog.server.calls.services import Services
@@ -51,8 +52,9 @@ class Call(Generic[A]):
 class CatalogTool(Generic[A]):
     """One tool. `action` is its name in the audit trail; `shrink` makes an answer fit what a model can read.
 
-    `seconds` is the deadline of a call. A tool that is not `read_only` may be `destructive`. `narrowed_by` names
-    optional arguments of its second example, `begun_by` those of both.
+    `seconds` is the deadline of a call; `unlisted` arguments are taken, and not shown to models. A tool that is not
+    `read_only` may be `destructive`. `narrowed_by` names optional arguments of its second example, `begun_by` those
+    of both.
     """
 
     name: str
@@ -68,6 +70,7 @@ class CatalogTool(Generic[A]):
     seconds: float = CALL_SECONDS
     begun_by: tuple[str, ...] = ()
     narrowed_by: tuple[str, ...] = ()
+    unlisted: Collection[str] = (WHOLE,)
 
     def listed(self, *, spelling: LabelSpelling, with_clusters: bool) -> Tool:
         """The tool as `tools/list` shows it. A catalog without clusters does not list their label."""
@@ -76,6 +79,7 @@ class CatalogTool(Generic[A]):
         members = {
             name: {key: value for key, value in member.items() if key != "maxLength"}
             for name, member in schema["properties"].items()
+            if name not in self.unlisted
         }
         if CLUSTER in self.arguments.model_fields and not with_clusters:
             del members[listed_name(self.arguments, CLUSTER, spelling=spelling)]
@@ -113,7 +117,7 @@ async def _search(call: Call[SearchArguments]) -> SearchAnswer:
 
 
 async def _details(call: Call[DetailsArguments]) -> WorkflowDetails:
-    return await call.services.catalog.details(context=call.context, caller=call.caller, **dict(call.arguments))
+    return await call.services.catalog.details(context=call.context, caller=call.caller, **call.arguments.untargeted)
 
 
 async def _record_selection(call: Call[SelectionArguments]) -> SelectionReceipt:

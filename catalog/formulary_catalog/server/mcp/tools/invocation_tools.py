@@ -9,6 +9,7 @@ from formulary_catalog.domain.answers.catalog import InvocationAnswer
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.runs.request import MAX_WAIT_MS, InvocationRequest
 from formulary_catalog.server.calls.arguments.run import RunArguments, StatusArguments
+from formulary_catalog.server.calls.arguments.target import Targeted
 from formulary_catalog.server.calls.failures import CALL_SECONDS
 from formulary_catalog.server.mcp.size import Json, fit, size
 from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
@@ -22,7 +23,7 @@ _WHOLE = "GET /api/v1/invocations/{id} has the whole"
 
 async def _invoke(call: Call[RunArguments]) -> InvocationAnswer:
     answer = await call.services.invocations.invoke(
-        InvocationRequest(**dict(call.arguments)), context=call.context, caller=call.caller, progress=call.progress
+        InvocationRequest(**call.arguments.untargeted), context=call.context, caller=call.caller, progress=call.progress
     )
     return _with_next_step(answer)
 
@@ -76,6 +77,7 @@ INVOKE_TOOL = CatalogTool(
     destructive=True,
     seconds=WAITING_CALL_SECONDS,
     narrowed_by=("input", "dry_run", "search_id"),
+    unlisted=tuple(Targeted.model_fields),  # search_id says it, and costs a model less
 )
 STATUS_TOOL = CatalogTool(
     name="get_invocation_status",

@@ -1,0 +1,1 @@
+"""Targets of calls: what their owners demand, for calls and for people."""

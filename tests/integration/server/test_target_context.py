@@ -1,0 +1,301 @@
+"""Constraints from labels of what is broken, for agents that name it and for runs that follow (DESIGN section 6)."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import httpx2
+import pytest
+
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.targets.reference import parse_target
+from formulary_catalog.errors import NotAllowed
+from formulary_catalog.loading.targets.manifests import ManifestTargets
+from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.search.targets.reading import TargetReading
+from formulary_catalog.settings import ContextPolicy
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from support.access import Rights
+from support.agent import agent, answer_of, call, refused
+from support.databases import migrated_database
+from support.manifest import analysis, text
+from support.runnable import EVERYWHERE, runnable
+from support.services import open_parts
+from support.serving import load, serving
+from support.trail import recorded
+
+SEARCH, DETAILS, INVOKE, SELECT = (
+    "search_workflow_catalog",
+    "get_workflow_details",
+    "invoke_workflow",
+    "record_workflow_selection",
+)
+NAMESPACE = {"name": "NAMESPACE", "type": "string", "required": True, "description": "Where."}
+WORKLOAD = {"name": "WORKLOAD", "type": "string", "required": True, "description": "Which."}
+NODE = {"name": "NODE", "type": "string", "required": False, "description": "Which."}
+SECRET = "v4ult-team"
+
+
+def _object(kind: str, name: str, *, api_version: str = "v1", **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, **metadata}}
+
+
+def _documents() -> list[dict[str, Any]]:
+    environment = {"environment": "production"}
+    quiet = {**environment, "constraint.formulary.dev/restarts": "no", "constraint.formulary.dev/vault": SECRET}
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}
+    incident = analysis("web", remediation_id="rr-web")
+    incident["spec"]["analysisRequest"]["signalContext"]["targetResource"] = {
+        "kind": "Deployment",
+        "name": "web",
+        "namespace": "loud",
+    }
+    parameters = [NAMESPACE, WORKLOAD, NODE]
+    return [
+        runnable("oom-restart", customLabels={"restarts": "yes"}, parameters=parameters),
+        runnable("oom-raise", customLabels={"restarts": "no"}, parameters=parameters),
+        runnable("oom-silent", parameters=parameters),
+        runnable("oom-by-hand", detectedLabels={"gitOpsManaged": "false"}, labels=EVERYWHERE, parameters=parameters),
+        _object("Namespace", "quiet", labels=quiet),
+        _object("Namespace", "loud", labels=environment),
+        _object("Namespace", "bare"),
+        _object("Deployment", "web", api_version="apps/v1", namespace="quiet"),
+        _object(
+            "Deployment",
+            "web",
+            api_version="apps/v1",
+            namespace="loud",
+            annotations={"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:loud/web"},
+        ),
+        _object("Deployment", "own", api_version="apps/v1", namespace="loud"),
+        _object("Pod", "web-1", namespace="loud", ownerReferences=[owner]),
+        _object("Deployment", "web", api_version="apps/v1", namespace="bare"),
+        incident,
+    ]
+
+
+@pytest.fixture(scope="module")
+async def dsn(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+    async with migrated_database(postgres) as created:
+        yield created
+
+
+@pytest.fixture(scope="module")
+async def parts(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CatalogParts]:
+    directory = tmp_path_factory.mktemp("manifests")
+    (directory / "all.yaml").write_text(text(*_documents()), encoding="utf-8")
+    targets = ManifestTargets(default_namespace="formulary")
+    await load([directory], dsn=dsn, embedder=None, targets=targets)
+    async with open_parts(dsn, policy=ContextPolicy.REQUIRED, targets=targets) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def url(parts: CatalogParts) -> AsyncIterator[str]:
+    async with serving(parts, request_context="required") as address:
+        yield address
+
+
+def _about(target: str) -> dict[str, str]:
+    namespace, kind, name = target.split("/")
+    return {"target_namespace": namespace, "target_kind": kind, "target_name": name}
+
+
+async def _search(url: str, target: str, **arguments: Any) -> dict[str, Any]:
+    given = {"query": "oom restart raise", "top_k": 10, **_about(target), **arguments}
+    return answer_of(await call(url, SEARCH, given))
+
+
+def _names(answer: dict[str, Any]) -> set[str]:
+    return {hit["workflow_id"] for hit in answer["workflows"]}
+
+
+async def test_what_a_namespace_forbids_is_offered_to_nobody_who_names_something_in_it(url: str) -> None:
+    quiet, loud = await _search(url, "quiet/Deployment/web"), await _search(url, "loud/deployment/own")
+
+    assert _names(quiet) == {"oom-raise"}
+    assert _names(loud) == {"oom-raise", "oom-restart", "oom-silent", "oom-by-hand"}
+    assert SECRET not in str(quiet)
+
+
+async def test_what_argo_manages_is_not_changed_by_hand(url: str) -> None:
+    assert "oom-by-hand" not in _names(await _search(url, "loud/Deployment/web"))
+    assert "oom-by-hand" not in _names(await _search(url, "loud/Pod/web-1"))
+
+
+async def test_the_forbidden_workflow_is_not_found_by_name_either(url: str) -> None:
+    async with agent(url) as client:
+        forbidden = await client.call_tool(DETAILS, {"workflow_id": "oom-restart", **_about("quiet/Deployment/web")})
+        allowed = await client.call_tool(DETAILS, {"workflow_id": "oom-restart", **_about("loud/Deployment/own")})
+
+    assert "not found" in refused(forbidden)
+    assert answer_of(allowed)["workflow_id"] == "oom-restart"
+
+
+async def test_without_a_target_an_agent_is_told_how_to_name_one(url: str) -> None:
+    told = refused(await call(url, SEARCH, {"query": "oom"}))
+
+    assert "target_namespace, target_kind and target_name" in told
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("bare/Deployment/web", "kubectl label namespace bare formulary.dev/environment=VALUE"),
+        ("quiet/Deployment/gone", "quiet/Deployment/gone does not exist"),
+        ("nowhere/Deployment/web", "namespace nowhere does not exist"),
+        ("quiet/Rollout/web", "no Rollout is in the manifests"),
+    ],
+)
+async def test_a_target_whose_constraints_are_not_known_gives_nothing_and_says_why(
+    url: str, target: str, said: str
+) -> None:
+    told = refused(await call(url, SEARCH, {"query": "oom", **_about(target)}))
+
+    assert said in told
+    assert SECRET not in told
+
+
+async def test_a_pod_that_is_gone_leaves_the_word_of_its_namespace(url: str) -> None:
+    answer = await _search(url, "quiet/Pod/web-gone")
+
+    assert _names(answer) == {"oom-raise"}
+    assert any("pod web-gone was not found" in note for note in answer["notes"])
+
+
+async def test_a_half_named_target_is_refused_with_the_missing_argument(url: str) -> None:
+    told = refused(await call(url, SEARCH, {"query": "oom", "target_namespace": "quiet", "target_name": "web"}))
+
+    assert "target_kind is missing" in told
+
+
+async def test_an_incident_and_a_target_must_be_about_the_same(url: str) -> None:
+    incident = {"X-Remediation-Id": "rr-web"}
+    agreeing = {"query": "oom", **_about("loud/deployment/web")}
+
+    same = answer_of(await call(url, SEARCH, agreeing, headers=incident))
+    other = refused(await call(url, SEARCH, {"query": "oom", **_about("quiet/Deployment/web")}, headers=incident))
+
+    assert _names(same)
+    assert "not about quiet/Deployment/web" in other
+
+
+async def test_the_address_of_the_server_may_name_the_incident(url: str) -> None:
+    async with agent(url, path="/mcp?incident=rr-web") as client:
+        answer = answer_of(await client.call_tool(SEARCH, {"query": "oom"}))
+    async with agent(url, path="/mcp?incident=rr-web", headers={"X-Remediation-Id": "rr-other"}) as client:
+        torn = refused(await client.call_tool(SEARCH, {"query": "oom"}))
+    async with agent(url, path="/mcp?incident=rr-unknown") as client:
+        unknown = refused(await client.call_tool(SEARCH, {"query": "oom"}))
+
+    assert _names(answer)
+    assert "different remediation ids" in torn
+    assert "not known here" in unknown
+
+
+async def test_rest_takes_the_target_in_one(url: str) -> None:
+    async with httpx2.AsyncClient(base_url=url) as http:
+        found = await http.post("/api/v1/workflows/search", json={"query": "oom", "target": "quiet/Deployment/web"})
+        shown = await http.get("/api/v1/workflows/oom-restart", params={"target": "quiet/Deployment/web"})
+        browsed = await http.get("/api/v1/workflows/oom-restart")
+
+    assert _names(found.json()) == {"oom-raise"}
+    assert (shown.status_code, browsed.status_code) == (404, 200)
+
+
+async def test_a_run_is_bound_to_the_target_of_the_search_that_found_its_workflow(url: str) -> None:
+    searched = await _search(url, "loud/Deployment/own")
+    run = {"workflow_id": "oom-restart", "search_id": searched["search_id"], "dry_run": True}
+
+    follows = answer_of(await call(url, INVOKE, run))
+    other = refused(await call(url, INVOKE, {**run, **_about("loud/Deployment/web")}))
+    lie = refused(await call(url, INVOKE, {**run, "workflow_id": "oom-raise", **_about("quiet/Deployment/web")}))
+    unbound = refused(await call(url, INVOKE, {"workflow_id": "oom-restart", "dry_run": True}))
+
+    assert follows["manifest"]["metadata"]["namespace"] == "loud"
+    assert "search_id is not that of a search for loud/Deployment/web" in other
+    assert "search_id is not that of a search for quiet/Deployment/web" in lie
+    assert "names none" in unbound
+
+
+async def test_input_that_names_an_object_is_that_of_the_target_and_no_other(url: str) -> None:
+    searched = await _search(url, "loud/Deployment/own")
+    run = {"workflow_id": "oom-restart", "search_id": searched["search_id"], "dry_run": True}
+
+    filled = answer_of(await call(url, INVOKE, run))
+    agreeing = answer_of(await call(url, INVOKE, {**run, "input": {"WORKLOAD": "deploy/own"}}))
+    elsewhere = refused(await call(url, INVOKE, {**run, "input": {"NAMESPACE": "quiet"}}))
+    neighbour = refused(await call(url, INVOKE, {**run, "input": {"WORKLOAD": "deployment/web"}}))
+    node = refused(await call(url, INVOKE, {**run, "input": {"NODE": "worker-1"}}))
+
+    assert {"NAMESPACE": "loud", "WORKLOAD": "deployment/own"}.items() <= _variables(filled).items()
+    assert _variables(agreeing)["WORKLOAD"] == "deploy/own"
+    for said in (elsewhere, neighbour, node):
+        assert "names another object than the target of this call, loud/Deployment/own" in said
+
+
+async def test_a_choice_follows_its_search_without_naming_the_target_again(url: str) -> None:
+    searched = await _search(url, "loud/Deployment/own")
+    chosen = {"workflow_id": "oom-restart", "reasoning": "It fits.", "search_id": searched["search_id"]}
+
+    receipt = answer_of(await call(url, SELECT, chosen))
+
+    assert receipt["supported"]
+
+
+async def test_a_caller_who_may_not_get_the_target_learns_nothing_of_it(parts: CatalogParts) -> None:
+    agent_of_loud = Caller(name="loud-agent", access=Rights(see={"formulary"}, targets={"loud"}))
+
+    await parts.targets.context_of(parse_target("loud/Deployment/own"), caller=agent_of_loud)
+    for hidden in ("quiet/Deployment/web", "quiet/Deployment/gone", "nowhere/Deployment/web"):
+        with pytest.raises(NotAllowed, match=r"may not get deployments\.apps"):
+            await parts.targets.context_of(parse_target(hidden), caller=agent_of_loud)
+
+
+async def test_the_trail_holds_the_target_what_was_mapped_and_a_digest(dsn: str, url: str) -> None:
+    searched = await _search(url, "quiet/Deployment/web")
+
+    owner = await asyncpg.connect(dsn)
+    try:
+        (event,) = [each for each in await recorded(owner) if each["search_id"] == searched["search_id"]]
+    finally:
+        await owner.close()
+
+    assert event["target"] == "quiet/Deployment/web"
+    assert event["constraints"]["incident"] == {"environment": "production"}
+    assert event["constraints"]["custom_labels"].startswith("hmac-sha256:")
+    assert SECRET not in str(event)
+
+
+async def test_people_read_which_label_of_which_object_demands_what(url: str) -> None:
+    async with httpx2.AsyncClient(base_url=url) as http:
+        answer = (await http.get("/api/v1/context", params={"target": "quiet/Deployment/web"})).json()
+        wrong = await http.get("/api/v1/context", params={"target": "web"})
+
+    (restarts,) = [each for each in answer["demands"] if each["name"] == "restarts"]
+    assert restarts == {
+        "name": "restarts",
+        "value": "no",
+        "custom": True,
+        "strict": True,
+        "object": "Namespace/quiet",
+        "label": "constraint.formulary.dev/restarts",
+    }
+    assert answer["detected_labels"]["gitOpsManaged"] == "false"
+    assert wrong.status_code == 400
+
+
+async def test_what_a_custom_label_says_is_kept_from_who_may_not_read_constraints(parts: CatalogParts) -> None:
+    agent_of_quiet = Caller(name="agent", access=Rights(see={"formulary"}, targets={"quiet"}))
+    target = parse_target("quiet/Deployment/web")
+
+    answer = await TargetReading(parts, strict_keys=frozenset()).read(target, caller=agent_of_quiet)
+
+    assert [each.name for each in answer.demands] == ["environment"]
+    assert SECRET not in answer.model_dump_json()
+    assert any("custom labels are not shown" in note for note in answer.notes)
+
+
+def _variables(answer: dict[str, Any]) -> dict[str, str]:
+    (container,) = answer["manifest"]["spec"]["template"]["spec"]["containers"]
+    return {each["name"]: each.get("value", "") for each in container["env"]}
