@@ -3,7 +3,10 @@
 from typing import Any
 
 import pytest
+import yaml
 
+from formulary_catalog.domain.targets.reading import BUDGETS
+from formulary_catalog.domain.targets.reference import KINDS
 from formulary_operator.admission.paths import ASKED
 from support import charts
 
@@ -37,6 +40,12 @@ SERVER = {
     ("authentication.k8s.io", "tokenreviews", (), ("create",)),
     ("authorization.k8s.io", "subjectaccessreviews", (), ("create",)),
 }
+SCALED = "horizontalpodautoscalers"
+TARGETS = {
+    (each.group, each.resource, (), ("get", "list") if each.resource == SCALED else ("get",)) for each in KINDS
+} | {(BUDGETS.group, BUDGETS.resource, (), ("list",))}
+"""What the server reads of what calls are about: these kinds, and no other."""
+NODES = {rule for rule in TARGETS if rule[1] == "nodes"}
 CONFIGURATION = (
     "admissionregistration.k8s.io",
     "validatingwebhookconfigurations",
@@ -81,13 +90,53 @@ def granted(objects: list[charts.Object]) -> dict[tuple[str, str], set[tuple[Any
     return found
 
 
-def test_by_default_the_operator_watches_everywhere_and_the_server_only_asks() -> None:
+def test_by_default_the_operator_watches_everywhere_and_the_server_asks_and_reads_targets() -> None:
     assert granted(charts.render(CI["external"])) == {
-        ("formulary-server", ""): SERVER,
+        ("formulary-server", ""): SERVER | TARGETS,
         ("formulary-operator", ""): OPERATOR | ASKING | {CONFIGURATION},
         ("formulary-operator", "formulary"): LEASE | CERTIFICATE,
         ("formulary-operator", "formulary-runs"): RUNS,
     }
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {**charts.EXTERNAL, "context": {"target": "off"}},
+        {**charts.EXTERNAL, "context": {"target": False}},  # what YAML makes of off
+        CI["open"],
+    ],
+)
+def test_where_targets_are_not_read_or_nobody_knows_who_asks_no_right_on_them_is_granted(
+    values: dict[str, Any],
+) -> None:
+    objects = charts.render(values)
+
+    assert not any(TARGETS & rules for (account, _), rules in granted(objects).items() if account == "formulary-server")
+    (server,) = [each for each in objects if each["kind"] == "Deployment" and "server" in each["metadata"]["name"]]
+    (server,) = server["spec"]["template"]["spec"]["containers"]
+    assert {"name": "FORMULARY_CONTEXT_TARGET", "value": "off"} in server["env"]
+
+
+def test_where_the_product_is_kept_to_namespaces_targets_are_read_there_and_nodes_everywhere() -> None:
+    scope = {"rbac": {"scope": "namespace"}, "catalog": {"watchNamespaces": ["formulary", "shop"]}}
+    rights = granted(charts.render({**charts.EXTERNAL, **scope}))
+
+    assert rights["formulary-server", ""] == SERVER | NODES
+    assert rights["formulary-server", "shop"] == TARGETS - NODES
+
+
+def test_another_mapping_is_mounted_and_needs_new_pods() -> None:
+    def mounted(labels: list[str]) -> str:
+        mapping = {"environment": {"labels": labels, "required": True}}
+        objects = charts.render({**charts.EXTERNAL, "context": {"mapping": mapping}})
+        pod = charts.only(objects, "Deployment", "formulary-server")["spec"]["template"]["spec"]
+        (volume,) = [each["configMap"]["name"] for each in pod["volumes"] if each["name"] == "context"]
+        kept = yaml.safe_load(charts.only(objects, "ConfigMap", volume)["data"]["mapping.yaml"])
+        assert kept == mapping
+        return str(volume)
+
+    assert mounted(["stage"]) != mounted(["env"])
 
 
 def test_each_namespace_that_lets_it_gives_the_operator_what_runs_need_and_no_other_does() -> None:
@@ -153,7 +202,8 @@ def test_with_namespace_scope_the_operator_reads_only_what_it_watches() -> None:
         for group, resource, names, verbs in LEASE | CERTIFICATE
     }
     assert granted(charts.render(CI["namespaced"])) == {
-        ("catalog-server", ""): SERVER,
+        ("catalog-server", ""): SERVER | NODES,
+        **{("catalog-server", place): TARGETS - NODES for place in ("catalog", "payments", "catalog-runs")},
         ("default", ""): ASKING | {(*CONFIGURATION[:2], ("formulary-formulary-remedies",), CONFIGURATION[3])},
         ("default", "catalog"): OPERATOR,
         ("default", "payments"): OPERATOR | RUNS | OTHER_ENGINES,
@@ -170,7 +220,7 @@ def test_a_self_signed_webhook_adds_its_secret_and_its_configuration_and_what_is
     }
     off = {**charts.EXTERNAL, "webhook": {"enabled": False}}
     assert granted(charts.render(off)) == {
-        ("formulary-server", ""): SERVER,
+        ("formulary-server", ""): SERVER | TARGETS,
         ("formulary-operator", ""): OPERATOR | ASKING,
         ("formulary-operator", "formulary"): LEASE,
         ("formulary-operator", "formulary-runs"): RUNS,
@@ -242,7 +292,7 @@ def test_the_starter_catalog_is_applied_by_an_account_of_its_own() -> None:
     assert found["formulary-starter", "formulary"] == {
         ("kubernaut.ai", "remediationworkflows", (), ("create", "patch"))
     }
-    assert found["formulary-all-in-one", ""] == SERVER | OPERATOR | {CONFIGURATION}
+    assert found["formulary-all-in-one", ""] == SERVER | TARGETS | OPERATOR | {CONFIGURATION}
 
 
 def test_people_with_the_roles_of_the_cluster_may_view_all_and_edit_workflows_and_runs() -> None:

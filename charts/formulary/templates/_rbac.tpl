@@ -67,6 +67,38 @@ rules:
   verbs: [create]
 {{- end -}}
 
+{{/*
+What the server reads of what a call is about: labels and annotations of these kinds (`KINDS` of the catalog's
+domain/targets/reference.py; a test holds both equal), and what scales and protects them.
+*/}}
+{{- define "formulary.contextRules" -}}
+- apiGroups: [""]
+  resources: [namespaces, pods, persistentvolumeclaims, services]
+  verbs: [get]
+- apiGroups: [apps]
+  resources: [deployments, statefulsets, daemonsets, replicasets]
+  verbs: [get]
+- apiGroups: [batch]
+  resources: [jobs, cronjobs]
+  verbs: [get]
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses]
+  verbs: [get]
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [get, list]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [list]
+{{- end -}}
+
+{{/* Nodes are in no namespace: the labels of one count for the pods on it. */}}
+{{- define "formulary.contextNodeRules" -}}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get]
+{{- end -}}
+
 {{/* What the operator does where the objects are. */}}
 {{- define "formulary.operatorRules" -}}
 - apiGroups: [kubernaut.ai]

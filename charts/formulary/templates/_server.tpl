@@ -42,6 +42,12 @@
       value: {{ concat $hosts .Values.server.allowedHosts | join "," | quote }}
     - name: FORMULARY_REQUEST_CONTEXT
       value: {{ .Values.search.requestContext | quote }}
+    - name: FORMULARY_CONTEXT_TARGET
+      value: {{ include "formulary.contextTarget" . | quote }}
+    {{- if .Values.context.mapping }}
+    - name: FORMULARY_CONTEXT_FILE
+      value: /etc/formulary/context/mapping.yaml
+    {{- end }}
     - name: FORMULARY_STRICT_CUSTOM_LABELS
       value: {{ .Values.search.strictCustomLabels | join "," | quote }}
     - name: FORMULARY_HARMLESS_ENVIRONMENTS
@@ -113,6 +119,11 @@
       mountPath: /etc/formulary/proxy
       readOnly: true
     {{- end }}
+    {{- if .Values.context.mapping }}
+    - name: context
+      mountPath: /etc/formulary/context
+      readOnly: true
+    {{- end }}
     {{- with .Values.server.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -129,9 +140,24 @@
   secret:
     secretName: {{ . | quote }}
 {{- end }}
+{{- if .Values.context.mapping }}
+- name: context
+  configMap:
+    name: {{ printf "%s-%s" (include "formulary.fullname" .) (include "formulary.contextSuffix" .) }}
+{{- end }}
 {{- with .Values.server.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* Named by what is in it: the file is read at start, so that another mapping needs new pods. */}}
+{{- define "formulary.contextSuffix" -}}
+{{- printf "context-%s" (.Values.context.mapping | toJson | sha256sum | trunc 8) -}}
+{{- end -}}
+
+{{/* How targets are read: not at all where nobody knows the caller, whose right to get one has to be checked. */}}
+{{- define "formulary.contextTarget" -}}
+{{- and (eq .Values.authentication.mode "kubernetes") (eq (toString .Values.context.target) "kubernetes") | ternary "kubernetes" "off" -}}
 {{- end -}}
 
 {{/* Whether the server talks to the API server. */}}

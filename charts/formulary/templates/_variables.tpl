@@ -14,6 +14,8 @@ server:
   FORMULARY_CATALOG_NAMESPACE: catalog.namespace
   FORMULARY_ALLOWED_HOSTS: server.allowedHosts
   FORMULARY_REQUEST_CONTEXT: search.requestContext
+  FORMULARY_CONTEXT_TARGET: context.target
+  FORMULARY_CONTEXT_FILE: context.mapping
   FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
   FORMULARY_HARMLESS_ENVIRONMENTS: execution.harmlessEnvironments
   FORMULARY_LABEL_PARAMETERS: search.labelParameters
