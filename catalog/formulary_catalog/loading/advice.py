@@ -5,11 +5,21 @@ from collections.abc import Iterator
 
 from formulary_catalog.domain.entry import CatalogEntry, ContractEntry
 from formulary_catalog.domain.governance.contract import contract
+from formulary_catalog.domain.governance.effects import Effect, effects
 from formulary_catalog.domain.governance.rules import lifts_less
 from formulary_catalog.domain.workflows.inputs import schema_problem
 from formulary_catalog.domain.workflows.invocable import engine_problem
-from formulary_catalog.domain.workflows.labels import SEVERITIES, WILDCARD, fold, nearest_usual
-from formulary_catalog.domain.workflows.manifest import Execution, Labels, Model
+from formulary_catalog.domain.workflows.labels import (
+    DATA_LOSS,
+    NO,
+    RESTARTS,
+    SEVERITIES,
+    WILDCARD,
+    YES,
+    fold,
+    nearest_usual,
+)
+from formulary_catalog.domain.workflows.manifest import Execution, Labels, Model, WorkflowSpec
 from formulary_catalog.domain.workflows.problems import nearest_name
 
 _USED = re.compile(r"\$\{([A-Z_][A-Z0-9_]*)")
@@ -28,6 +38,7 @@ def advice(entry: CatalogEntry) -> list[str]:
     problems = [schema_problem(spec.parameters) if declared else "", engine_problem(spec.execution.engine)]
     found += [f"{problem}; it can be read and followed but not invoked" for problem in problems if problem]
     found += _unusual(spec.labels)
+    found += _effects(spec)
     return found + list(_unpinned(spec.execution)) + list(_misspelt(spec, path="spec"))
 
 
@@ -48,6 +59,23 @@ def _unusual(labels: Labels) -> Iterator[str]:
                     f"spec.labels.severity: {value!r} is none of {', '.join(SEVERITIES)}; a search for one of these "
                     "does not find the workflow by it"
                 )
+
+
+def _effects(spec: WorkflowSpec) -> Iterator[str]:
+    """What the workflow declares for the standard keys beside what its commands do."""
+    declared = {key: set(spec.custom_labels.get(key, ())) for key in (RESTARTS, DATA_LOSS)}
+    if not any(declared.values()):
+        yield (
+            "spec.customLabels: neither restarts nor data-loss is declared, so it is not offered where a namespace "
+            'says no; give each "yes" or "no"'
+        )
+    found = effects(step.command for step in spec.steps)
+    does = {RESTARTS: "restarts, evicts or deletes pods", DATA_LOSS: "can lose data"}
+    for key, values in declared.items():
+        if values == {NO} and found[key] is Effect.YES:
+            yield f'spec.customLabels.{key}: is "no", and a command {does[key]}; declare "yes", or change the command'
+        elif values and values not in ({YES}, {NO}):
+            yield f'spec.customLabels.{key}: counts as "yes"; give "yes" or "no"'
 
 
 def _unpinned(execution: Execution) -> Iterator[str]:

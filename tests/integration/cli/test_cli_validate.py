@@ -62,7 +62,7 @@ async def test_json_says_the_same(manifests: Path) -> None:
 
 async def test_valid_files_end_with_zero(manifests: Path) -> None:
     done = await formulary("validate", "w/good.yaml", "w/other.yaml")
-    assert (done.code, done.out.splitlines()[-1]) == (0, "1 valid, 0 invalid, 1 skipped, 1 warning")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "1 valid, 0 invalid, 1 skipped, 2 warnings")
 
 
 async def test_nothing_but_other_kinds_does_not_pass(manifests: Path) -> None:
@@ -178,6 +178,28 @@ async def test_a_contract_that_lifts_less_than_in_earlier_releases_is_pointed_ou
     document["spec"]["rules"][0]["lifts"] = []
     (tmp_path / "c.yaml").write_text(text(document))
     assert (await formulary("validate", str(tmp_path))).out.endswith("1 valid, 0 invalid, 0 warnings\n")
+
+
+@pytest.mark.parametrize(
+    ("declared", "warning"),
+    [
+        ({}, "spec.customLabels: neither restarts nor data-loss is declared"),
+        ({"restarts": "no"}, 'spec.customLabels.restarts: is "no", and a command restarts, evicts or deletes pods'),
+        ({"data-loss": "never"}, 'spec.customLabels.data-loss: counts as "yes"'),
+        ({"restarts": "yes", "data-loss": "no"}, ""),
+    ],
+)
+async def test_what_commands_do_is_compared_with_what_is_declared_of_restarts_and_lost_data(
+    tmp_path: Path, declared: dict[str, str], warning: str
+) -> None:
+    steps = [{"name": "go", "command": "kubectl rollout restart deployment/web"}]
+    (tmp_path / "a.yaml").write_text(text(workflow("a", steps=steps, customLabels=declared)))
+
+    done = await formulary("validate", str(tmp_path))
+
+    said = [line for line in done.out.splitlines() if "customLabels" in line]
+    assert (len(said), done.code) == (bool(warning), 0)
+    assert warning in "".join(said)
 
 
 async def test_a_link_to_nothing_is_reported(tmp_path: Path) -> None:
