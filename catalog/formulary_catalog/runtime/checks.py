@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import httpx2
 
+from formulary_catalog.domain.workflows.labels import wire_name
 from formulary_catalog.embedding.endpoint import is_remote
 from formulary_catalog.errors import FormularyError
+from formulary_catalog.loading.targets.opening import OFF, read_context_mapping
 from formulary_catalog.runtime import databases
 from formulary_catalog.runtime.listening import is_loopback
 from formulary_catalog.runtime.model_loading import load_model
@@ -41,7 +43,7 @@ class Check:
 async def checks(settings: Settings, *, url: str) -> list[Check]:
     """All findings, those about what everything else needs first. Never raises for what it finds."""
     model_id, model = await asyncio.to_thread(_model, settings)
-    found = [_python(), *model, _place(settings)]
+    found = [_python(), *model, _targets(settings), _place(settings)]
     try:
         async with databases.existing_database(settings) as dsn:
             state = await health(dsn)
@@ -71,6 +73,18 @@ def _model(settings: Settings) -> tuple[str, list[Check]]:
         return "", [Check(name="model", detail=detail, way_out=str(error))]
     by = "at an endpoint" if is_remote(settings.embedding_model) else f"run by {settings.embedding_backend}"
     return model_id, [Check(name="model", detail=f"{model_id}, {by}")]
+
+
+def _targets(settings: Settings) -> Check:
+    """How targets are read, and which labels of them are constraints."""
+    try:
+        mapping = read_context_mapping(settings.context_file)
+    except FormularyError as error:
+        return Check(name="targets", detail="their labels cannot be mapped", way_out=str(error))
+    read = "of manifests" if settings.context_target == OFF else f"by {settings.context_target}"
+    labels = "; ".join(f"{wire_name(name)} from {', '.join(each.labels)}" for name, each in mapping.dimensions.items())
+    custom = ", ".join([f"{mapping.custom_labels.prefix}…", *mapping.custom_labels.named])
+    return Check(name="targets", detail=f"read {read}; {labels}; custom labels {custom}")
 
 
 def _place(settings: Settings) -> Check:

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -66,3 +67,22 @@ async def test_doctor_sees_what_is_amiss_and_says_the_way_out(database: str, emp
     assert "✗ model         not usable: searches would rank by words alone" in empty.out
     assert "✗ schema        none in PostgreSQL 18" in empty.out
     assert "run `formulary migrate`, which makes it" in empty.out
+
+
+async def test_doctor_says_which_labels_of_targets_are_constraints_and_what_is_wrong_with_their_mapping(
+    empty_database: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "context.yaml"
+
+    async def targets(mapping: str) -> dict[str, Any]:
+        file.write_text(mapping)
+        done = await formulary("doctor", "--json", "--database-url", empty_database, FORMULARY_CONTEXT_FILE=str(file))
+        (check,) = [each for each in json.loads(done.out)["checks"] if each["name"] == "targets"]
+        found: dict[str, Any] = check
+        return found
+
+    good, wrong = await targets("environment: {labels: [stage]}"), await targets("enviroment: {labels: [stage]}")
+
+    assert (good["ok"], "environment from stage" in good["detail"]) == (True, True)
+    assert not wrong["ok"]
+    assert "enviroment" in wrong["way_out"]

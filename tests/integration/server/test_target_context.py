@@ -1,5 +1,6 @@
 """Constraints from labels of what is broken, for agents that name it and for runs that follow (DESIGN section 6)."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import Rights
 from support.agent import agent, answer_of, call, refused
+from support.commands import formulary
 from support.databases import migrated_database
 from support.manifest import analysis, text
 from support.runnable import EVERYWHERE, runnable
@@ -294,6 +296,20 @@ async def test_what_a_custom_label_says_is_kept_from_who_may_not_read_constraint
     assert [each.name for each in answer.demands] == ["environment"]
     assert SECRET not in answer.model_dump_json()
     assert any("custom labels are not shown" in note for note in answer.notes)
+
+
+async def test_commands_name_a_target_as_kubectl_does_and_print_what_its_owners_demand(url: str) -> None:
+    searched = await formulary("search", "oom", "--target", "quiet/deploy/web", "--json", "--url", url)
+    forbidden = await formulary("show", "oom-restart", "--target", "quiet/deploy/web", "--url", url)
+    shown = await formulary("context", "quiet/deploy/web", "--url", url)
+    run = ["--target", "quiet/deploy/web", "--dry-run", "--json", "--url", url]
+    invoked = await formulary("invoke", "oom-raise", *run)
+
+    assert _names(json.loads(searched.out)) == {"oom-raise"}
+    assert (forbidden.code, forbidden.out) == (1, "")
+    assert "oom-restart" in forbidden.err
+    assert "no (label constraint.formulary.dev/restarts of Namespace/quiet, strict)" in " ".join(shown.out.split())
+    assert _variables(json.loads(invoked.out))["WORKLOAD"] == "deployment/web"
 
 
 def _variables(answer: dict[str, Any]) -> dict[str, str]:
