@@ -74,7 +74,7 @@ async def test_a_search_names_workflows_reasons_and_the_next_command(url: str) -
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0].endswith(f"workflows for '{query}', the best first")
-    assert " 1  oom-raise-memory-limit@1.0.1" in lines
+    assert " 1  oom-raise-memory-limit@1.0.2" in lines
     assert "    next            formulary show oom-raise-memory-limit" in lines
 
 
@@ -386,6 +386,7 @@ async def test_doctor_finds_a_healthy_installation(url: str, dsn: str) -> None:
     assert [check["name"] for check in report["checks"]] == [
         "python",
         "model",
+        "targets",
         "data",
         "postgresql",
         "schema",

@@ -159,7 +159,7 @@ async def test_workflows_are_listed_in_pages_under_the_constraints_of_the_incide
 
 @pytest.mark.parametrize(
     "name",
-    ["oom-scale-out", "formulary/oom-scale-out", "oom-scale-out@1.0.1", "formulary/oom-scale-out@1.0.1"],
+    ["oom-scale-out", "formulary/oom-scale-out", "oom-scale-out@1.0.2", "formulary/oom-scale-out@1.0.2"],
 )
 async def test_a_workflow_is_read_under_every_form_of_its_name(http: httpx2.AsyncClient, name: str) -> None:
     answer = (await http.get(f"/api/v1/workflows/{name}")).json()

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from formulary_catalog.domain.entry import CatalogEntry
+from formulary_catalog.domain.governance.effects import Effect, effects
 from formulary_catalog.domain.search.results import workflow_details
 from formulary_catalog.domain.stored import WorkflowOutcome
 from formulary_catalog.domain.workflows.invocable import not_invocable_because
-from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES, SEVERITIES
+from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES, SEVERITIES, STANDARD_KEYS
 from formulary_catalog.domain.workflows.manifest import Step
 from support.filling import entry, starter_documents
 
@@ -86,7 +87,7 @@ def test_its_labels_are_words_that_agents_use(workflow: CatalogEntry) -> None:
     assert values["risk_tolerance"] <= {"low", "medium", "high"}
     assert values["priority"] <= {"p0", "p1", "p2", "p3", "*"}
     assert workflow.labels.detected.keys() <= KNOWN_DETECTED
-    assert not workflow.labels.custom, "custom labels are the platform team's own"
+    assert workflow.labels.custom.keys() == STANDARD_KEYS, "other custom labels are the platform team's own"
     assert not workflow.workflow.model_extra
     assert not workflow.workflow.spec.model_extra
     assert workflow.workflow.metadata.namespace is None
@@ -147,3 +148,20 @@ def test_its_details_fit_a_small_answer(workflow: CatalogEntry) -> None:
     )
     assert details.invocable
     assert len(details.model_dump_json().encode()) < 4096
+
+
+@every_workflow
+def test_what_a_workflow_declares_of_restarts_and_lost_data_is_what_its_commands_do(workflow: CatalogEntry) -> None:
+    spec = workflow.workflow.spec
+    found = effects(step.command for step in spec.steps)
+    said = {Effect.YES: {"yes"}, Effect.NO: {"no"}, Effect.UNKNOWN: {"yes", "no"}}
+
+    declared = {key: values for key, values in spec.custom_labels.items() if key in STANDARD_KEYS}
+    assert {key: len(values) for key, values in declared.items()} == dict.fromkeys(STANDARD_KEYS, 1)
+    assert all(set(values) <= said[found[key]] for key, values in declared.items()), found
+
+
+def test_a_namespace_without_restarts_has_workflows_left() -> None:
+    left = [each.name for each in _catalog() if each.workflow.spec.custom_labels["restarts"] == ["no"]]
+
+    assert len(left) >= 10
