@@ -93,6 +93,11 @@ class OperatorSettings(ConnectionSettings):
         description="Run WorkflowTemplates, which may name ServiceAccounts and Secrets of their own, without an "
         "approval for that.",
     )
+    context_file: Path | None = Field(
+        default=None,
+        description="YAML file that maps labels of targets to constraints, the same as the server's; unset: the "
+        "default mapping.",
+    )
     strict_custom_labels: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(), description="Custom label keys that a workflow must declare, for runs of an incident too."
     )

@@ -15,6 +15,7 @@ import structlog
 from formulary_catalog.domain.runs.facts import UnknownAuthors
 from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.errors import FormularyError, StartupError
+from formulary_catalog.loading.targets.opening import read_context_mapping
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.fencing import Superseded
 from formulary_catalog.store.runs.approvals import ApprovalStore
@@ -26,6 +27,7 @@ from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_operator.access.authorization import Authorizer
 from formulary_operator.access.reviews import Reviewer
+from formulary_operator.access.targets import KubernetesTargets
 from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, Json, Resource
 from formulary_operator.engines import ENGINES
 from formulary_operator.governance.reconciler import ContractReconciler
@@ -43,6 +45,7 @@ from formulary_operator.runs.poller import RunPoller
 from formulary_operator.runs.reconciler import InvocationReconciler
 from formulary_operator.runs.status import is_settled
 from formulary_operator.runs.submission import RunSubmission
+from formulary_operator.runs.targets import RunTargets
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.watch.queue import RUN_KINDS, ObjectKey, WorkQueue
 
@@ -96,6 +99,7 @@ class RunWiring:
         policy = _policy(settings)
         self._unknown_authors = policy.unknown_authors
         permits = Permits(client=client, policy=policy, admissions=AdmissionRecords(database), authorizer=authorizer)
+        targets = RunTargets(KubernetesTargets(client), mapping=read_context_mapping(settings.context_file))
         requests = RunSubmission(
             database,
             runs=self._runs,
@@ -113,6 +117,7 @@ class RunWiring:
             client=client,
             runs=self._runs,
             permits=permits,
+            targets=targets,
             engines=settings.engines,
             default_image=settings.default_image,
             default_user=settings.run_as_user,
@@ -129,6 +134,7 @@ class RunWiring:
                 requests=requests,
                 execution=execution,
                 permits=permits,
+                targets=targets,
                 reporter=reporter(INVOCATIONS),
                 metrics=metrics,
                 console_url=settings.console_url,

@@ -44,8 +44,9 @@ SCALED = "horizontalpodautoscalers"
 TARGETS = {
     (each.group, each.resource, (), ("get", "list") if each.resource == SCALED else ("get",)) for each in KINDS
 } | {(BUDGETS.group, BUDGETS.resource, (), ("list",))}
-"""What the server reads of what calls are about: these kinds, and no other."""
+"""What the server reads of what calls are about, and the operator again before a run: these kinds, and no other."""
 NODES = {rule for rule in TARGETS if rule[1] == "nodes"}
+PLACED = TARGETS - NODES
 CONFIGURATION = (
     "admissionregistration.k8s.io",
     "validatingwebhookconfigurations",
@@ -90,10 +91,10 @@ def granted(objects: list[charts.Object]) -> dict[tuple[str, str], set[tuple[Any
     return found
 
 
-def test_by_default_the_operator_watches_everywhere_and_the_server_asks_and_reads_targets() -> None:
+def test_by_default_the_operator_watches_everywhere_the_server_asks_and_both_read_targets() -> None:
     assert granted(charts.render(CI["external"])) == {
         ("formulary-server", ""): SERVER | TARGETS,
-        ("formulary-operator", ""): OPERATOR | ASKING | {CONFIGURATION},
+        ("formulary-operator", ""): OPERATOR | TARGETS | ASKING | {CONFIGURATION},
         ("formulary-operator", "formulary"): LEASE | CERTIFICATE,
         ("formulary-operator", "formulary-runs"): RUNS,
     }
@@ -112,7 +113,7 @@ def test_where_targets_are_not_read_or_nobody_knows_who_asks_no_right_on_them_is
 ) -> None:
     objects = charts.render(values)
 
-    assert not any(TARGETS & rules for (account, _), rules in granted(objects).items() if account == "formulary-server")
+    assert not any(TARGETS & rules for rules in granted(objects).values())
     (server,) = [each for each in objects if each["kind"] == "Deployment" and "server" in each["metadata"]["name"]]
     (server,) = server["spec"]["template"]["spec"]["containers"]
     assert {"name": "FORMULARY_CONTEXT_TARGET", "value": "off"} in server["env"]
@@ -123,15 +124,25 @@ def test_where_the_product_is_kept_to_namespaces_targets_are_read_there_and_node
     rights = granted(charts.render({**charts.EXTERNAL, **scope}))
 
     assert rights["formulary-server", ""] == SERVER | NODES
-    assert rights["formulary-server", "shop"] == TARGETS - NODES
+    assert rights["formulary-server", "shop"] == PLACED
+    assert NODES <= rights["formulary-operator", ""]
+    assert TARGETS & rights["formulary-operator", "shop"] == PLACED
+
+
+def test_an_operator_that_runs_nothing_reads_no_targets() -> None:
+    objects = charts.render({**charts.EXTERNAL, "execution": {"enabled": False}})
+
+    assert not any(TARGETS & rules for (account, _), rules in granted(objects).items() if account != "formulary-server")
 
 
 def test_another_mapping_is_mounted_and_needs_new_pods() -> None:
     def mounted(labels: list[str]) -> str:
         mapping = {"environment": {"labels": labels, "required": True}}
         objects = charts.render({**charts.EXTERNAL, "context": {"mapping": mapping}})
-        pod = charts.only(objects, "Deployment", "formulary-server")["spec"]["template"]["spec"]
-        (volume,) = [each["configMap"]["name"] for each in pod["volumes"] if each["name"] == "context"]
+        pods = [charts.only(objects, "Deployment", f"formulary-{each}") for each in ("server", "operator")]
+        volumes = [each for pod in pods for each in pod["spec"]["template"]["spec"]["volumes"]]
+        (volume, again) = [each["configMap"]["name"] for each in volumes if each["name"] == "context"]
+        assert again == volume, "a run is judged by the labels that its search was judged by"
         kept = yaml.safe_load(charts.only(objects, "ConfigMap", volume)["data"]["mapping.yaml"])
         assert kept == mapping
         return str(volume)
@@ -179,7 +190,9 @@ def test_rules_of_prometheus_are_listed_where_the_operator_watches_if_a_value_sa
 def test_only_an_explicit_value_gives_the_operator_these_rights_everywhere_and_the_notes_warn_of_it() -> None:
     values = {**charts.EXTERNAL, "execution": {"clusterWide": True}}
 
-    assert granted(charts.render(values))["formulary-operator", ""] == OPERATOR | ASKING | RUNS | {CONFIGURATION}
+    assert granted(charts.render(values))["formulary-operator", ""] == (
+        OPERATOR | TARGETS | ASKING | RUNS | {CONFIGURATION}
+    )
     assert "WARNING" in _notes(values)
     assert "WARNING" not in _notes(charts.EXTERNAL)
 
@@ -203,11 +216,11 @@ def test_with_namespace_scope_the_operator_reads_only_what_it_watches() -> None:
     }
     assert granted(charts.render(CI["namespaced"])) == {
         ("catalog-server", ""): SERVER | NODES,
-        **{("catalog-server", place): TARGETS - NODES for place in ("catalog", "payments", "catalog-runs")},
-        ("default", ""): ASKING | {(*CONFIGURATION[:2], ("formulary-formulary-remedies",), CONFIGURATION[3])},
-        ("default", "catalog"): OPERATOR,
-        ("default", "payments"): OPERATOR | RUNS | OTHER_ENGINES,
-        ("default", "catalog-runs"): OPERATOR | RUNS | OTHER_ENGINES,
+        **{("catalog-server", place): PLACED for place in ("catalog", "payments", "catalog-runs")},
+        ("default", ""): NODES | ASKING | {(*CONFIGURATION[:2], ("formulary-formulary-remedies",), CONFIGURATION[3])},
+        ("default", "catalog"): OPERATOR | PLACED,
+        ("default", "payments"): OPERATOR | PLACED | RUNS | OTHER_ENGINES,
+        ("default", "catalog-runs"): OPERATOR | PLACED | RUNS | OTHER_ENGINES,
         ("default", "formulary"): own,
         ("holmesgpt", "payments"): {("formulary.dev", "workflowinvocations", (), ("create", *WATCH))},
     }
@@ -221,7 +234,7 @@ def test_a_self_signed_webhook_adds_its_secret_and_its_configuration_and_what_is
     off = {**charts.EXTERNAL, "webhook": {"enabled": False}}
     assert granted(charts.render(off)) == {
         ("formulary-server", ""): SERVER | TARGETS,
-        ("formulary-operator", ""): OPERATOR | ASKING,
+        ("formulary-operator", ""): OPERATOR | TARGETS | ASKING,
         ("formulary-operator", "formulary"): LEASE,
         ("formulary-operator", "formulary-runs"): RUNS,
     }
@@ -229,7 +242,7 @@ def test_a_self_signed_webhook_adds_its_secret_and_its_configuration_and_what_is
 
 def test_a_webhook_with_a_certificate_of_cert_manager_adds_its_configuration_alone() -> None:
     more = {
-        ("formulary-operator", ""): OPERATOR | ASKING | {CONFIGURATION, LISTING_RULES},
+        ("formulary-operator", ""): OPERATOR | TARGETS | ASKING | {CONFIGURATION, LISTING_RULES},
         ("formulary-operator", "formulary"): LEASE,
     }
 

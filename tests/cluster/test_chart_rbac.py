@@ -23,6 +23,8 @@ import httpx2
 import pytest
 
 from formulary_catalog.domain.runs.input_keys import InputKeys
+from formulary_catalog.domain.targets.reading import AUTOSCALERS, BUDGETS
+from formulary_catalog.domain.targets.reference import KINDS
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import charts, databases
 from support.admission import INVALID
@@ -69,6 +71,11 @@ Permission = tuple[str, str, str, str]
 """Group, resource with subresource, verb, name; no name means all."""
 LABELS: set[Permission] = {("", resource, "get", "") for resource in ("secrets", "configmaps", "serviceaccounts")}
 """Reading the label of what a run names; these runs name nothing."""
+TARGETS: set[Permission] = {
+    *((each.group, each.resource, "get", "") for each in KINDS),
+    *((each.group, each.resource, "list", "") for each in (AUTOSCALERS, BUDGETS)),
+}
+"""Reading what a call is about; `test_targets` uses each of them, and these calls name an incident."""
 ASKING: set[Permission] = {("authorization.k8s.io", "subjectaccessreviews", "create", "")}
 """What authors and requesters may do. Without a webhook nobody is known, of whom it could be asked."""
 
@@ -237,7 +244,7 @@ async def test_every_permission_that_the_chart_grants_is_used_and_none_is_missin
     product = product_with_runs
     await call(product.server.url, "search_workflow_catalog", QUERY, headers=product.agent("anybody"))
 
-    _expect_exact_permissions(product, unused=LABELS)
+    _expect_exact_permissions(product, unused=LABELS | TARGETS)
 
 
 @pytest.mark.long
@@ -253,7 +260,7 @@ async def test_with_least_rights_in_cluster_and_database_every_permission_is_use
             await call(product.server.url, "search_workflow_catalog", QUERY, headers=product.agent("anybody"))
             product.operator.stop()  # a watch is in the audit log once it has ended
 
-            _expect_exact_permissions(product, unused=LABELS | ASKING)
+            _expect_exact_permissions(product, unused=LABELS | TARGETS | ASKING)
 
 
 def _expect_exact_permissions(product: Product, *, unused: set[Permission]) -> None:

@@ -1,13 +1,16 @@
 """An attacker names a workflow that was suspended, or has a run start that was accepted before a withdrawal."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.runs.run import Phase
+from formulary_catalog.domain.runs.run import Phase, Reason
+from formulary_catalog.domain.runs.start_checks import Withdrawn
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import NotFound
 from formulary_catalog.search.service import CatalogService
@@ -16,8 +19,19 @@ from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.api.names import ANALYSES, WORKFLOWS
-from support.cluster import OperatorAccount
-from support.cluster_runs import EVERYWHERE, ask, await_phase, created_jobs, incident, remedy, running_operator
+from support.cluster import OperatorAccount, without_rights_on
+from support.cluster_runs import (
+    EVERYWHERE,
+    approve,
+    ask,
+    await_phase,
+    created_jobs,
+    incident,
+    remedy,
+    running_operator,
+    server_request,
+    submit,
+)
 from support.control_plane import Cluster, ControlPlane
 from support.filling import entry
 from support.manifest import approval, workflow
@@ -159,15 +173,95 @@ async def test_an_incident_that_turned_out_to_be_of_production_takes_an_approval
     assert now.phase is Phase.AWAITING_APPROVAL
 
 
+OF_TARGET = replace(INCIDENT, name="", remediation_id="")
+QUIET = {"restarts": ("no",)}
+GONE = Withdrawn(reason=Reason.INPUT_INVALID, message="nothing was run, since the target is gone")
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        (replace(OF_TARGET, environment="qa"), "Denied"),
+        (replace(OF_TARGET, custom_labels=QUIET), "Denied"),
+        (replace(OF_TARGET, target_name="payments"), "InputInvalid"),
+        (replace(OF_TARGET, target_api_version="apps.example/v1"), "InputInvalid"),
+        (GONE, "InputInvalid"),
+        (None, "InputInvalid"),
+    ],
+)
+async def test_a_run_whose_target_forbids_its_workflow_by_now_or_is_not_known_does_not_start(
+    target: RequestContext | Withdrawn | None, reason: str, begun: bool, workflows: CatalogWriter, writing: Database
+) -> None:
+    known = entry(workflow("restart", **FOR_STAGING))
+    await workflows.apply(known)
+    runs = RunWriter(writing, shared_namespace="formulary")
+    accepted = request(version_id=known.version_id, document=known.document, remediation_id="")
+    run = (await runs.submit(accepted)).invocation
+    if begun:
+        assert (await runs.begin(run.id, target=OF_TARGET) or run).phase is Phase.RUNNING
+        assert await runs.leave_to_start(run.id, seconds=1, target=target) is None
+    now = await runs.begin(run.id, target=target)
+    assert now is not None
+    assert (now.phase, now.reason) == (Phase.FAILED, reason)
+    assert "nothing was run" in now.message
+
+
+async def test_a_target_that_is_in_production_by_now_takes_an_approval(
+    workflows: CatalogWriter, writing: Database
+) -> None:
+    known = entry(workflow("restart", labels=EVERYWHERE))
+    await workflows.apply(known)
+    runs = RunWriter(writing, shared_namespace="formulary")
+    accepted = request(version_id=known.version_id, document=known.document, remediation_id="")
+    run = (await runs.submit(accepted)).invocation
+    now = await runs.begin(run.id, target=replace(OF_TARGET, environment="production"))
+    assert now is not None
+    assert now.phase is Phase.AWAITING_APPROVAL
+
+
 CATALOG: Mapping[str, dict[str, Any]] = {name: remedy(name) for name in ("suspend", "delete", "relabel", "moved")}
+WITHOUT_INCIDENT = remedy("without-incident")
 
 
 @pytest.fixture(scope="module")
 def running(cluster: Cluster, dsn: str, shared_namespace: str, operator_account: OperatorAccount) -> Iterator[Daemon]:
     with running_operator(
-        cluster, *CATALOG.values(), dsn=dsn, namespace=shared_namespace, account=operator_account
+        cluster, *CATALOG.values(), WITHOUT_INCIDENT, dsn=dsn, namespace=shared_namespace, account=operator_account
     ) as daemon:
         yield daemon
+
+
+@pytest.mark.parametrize("how", ["labelled", "unlabelled", "gone", "unreadable", "unchanged"])
+def test_a_run_that_waits_for_an_approval_when_its_target_comes_to_forbid_it_creates_no_job(
+    how: str, control_plane: ControlPlane, dsn: str, shared_namespace: str, running: Daemon
+) -> None:
+    cluster, ns = control_plane, shared_namespace
+    cluster.kubectl("label", "namespace", ns, "environment=production", "constraint.formulary.dev/restarts-")
+    cluster.apply(_deployment(how), namespace=ns)
+    asked = server_request(how, namespace=ns, key=how, environment="production", manifest=WITHOUT_INCIDENT)
+    run = submit(dsn, replace(asked, remediation_id="")).id
+    await_phase(cluster, run, "AwaitingApproval", namespace=ns)
+    with without_rights_on("deployments", cluster=cluster) if how == "unreadable" else nullcontext():
+        if how == "labelled":
+            cluster.kubectl("label", "namespace", ns, "constraint.formulary.dev/restarts=no")
+        elif how == "unlabelled":
+            cluster.kubectl("label", "namespace", ns, "environment-")
+        elif how == "gone":
+            cluster.kubectl("delete", "deployment", how, f"--namespace={ns}")
+        approve(dsn, run, namespace=ns)
+        told = await_phase(cluster, run, "Running" if how == "unchanged" else "Failed", namespace=ns)
+    assert created_jobs(control_plane.requests(), namespace=ns).count(run) == (how == "unchanged")
+    assert how == "unchanged" or f"the owners of {ns}/Deployment/{how} demand now" in told["message"]
+
+
+def _deployment(name: str) -> dict[str, Any]:
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": "app", "image": "registry.example/app:1"}]},
+    }
+    spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.mark.parametrize("how", CATALOG)

@@ -11,6 +11,8 @@ from typing import Any
 import asyncpg
 
 from formulary_catalog.domain.entry import catalog_entry
+from formulary_catalog.domain.targets.reading import BUDGETS
+from formulary_catalog.domain.targets.reference import KINDS
 from formulary_catalog.errors import InvalidManifest
 from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
 from support.control_plane import Cluster
@@ -34,7 +36,11 @@ _REFUSED = """
 select namespace || '/' || name as workflow, reason, message
 from formulary.refused_workflow where namespace = any ($1)
 """
+_READ_OF_TARGETS = [
+    {"apiGroups": [each.group], "resources": [each.resource], "verbs": ["get", "list"]} for each in (*KINDS, BUDGETS)
+]
 _RULES = [
+    *_READ_OF_TARGETS,
     {
         "apiGroups": ["kubernaut.ai"],
         "resources": [WORKFLOWS.plural, ANALYSES.plural],

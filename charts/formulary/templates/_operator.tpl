@@ -59,6 +59,7 @@
       value: {{ .Values.execution.argoTemplates | quote }}
     - name: FORMULARY_RELEASE_NAMESPACE
       value: {{ include "formulary.namespace" . | quote }}
+    {{- include "formulary.contextEnv" . | nindent 4 }}
     - name: FORMULARY_STRICT_CUSTOM_LABELS
       value: {{ .Values.search.strictCustomLabels | join "," | quote }}
     - name: FORMULARY_HARMLESS_ENVIRONMENTS
@@ -138,6 +139,7 @@
     {{- include "formulary.scratchMount" . | nindent 4 }}
     {{- include "formulary.databaseMount" . | nindent 4 }}
     {{- include "formulary.inputKeyMount" . | nindent 4 }}
+    {{- include "formulary.contextMount" . | nindent 4 }}
     {{- if .Values.audit.signingKeySecret }}
     - name: audit
       mountPath: /etc/formulary/audit

@@ -1,6 +1,6 @@
 {{/*
-A binding: {root, component, name, namespace, account}; no namespace for the whole cluster. With clusterRole it binds
-the ClusterRole of this name in the namespace.
+A binding: {root, component, name, namespace, account}; no namespace for the whole cluster. It binds the role of this
+name, or the one of another name that `role` is. With clusterRole it binds the ClusterRole in the namespace.
 */}}
 {{- define "formulary.binding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
@@ -18,7 +18,7 @@ metadata:
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ or (empty .namespace) (hasKey . "clusterRole") | ternary "ClusterRole" "Role" }}
-  name: {{ .name | quote }}
+  name: {{ .role | default .name | quote }}
 subjects:
   - kind: ServiceAccount
     name: {{ .account | quote }}
@@ -68,8 +68,9 @@ rules:
 {{- end -}}
 
 {{/*
-What the server reads of what a call is about: labels and annotations of these kinds (`KINDS` of the catalog's
-domain/targets/reference.py; a test holds both equal), and what scales and protects them.
+What the server reads of what a call is about, and the operator again before a run starts: labels and annotations of
+these kinds (`KINDS` of the catalog's domain/targets/reference.py; a test holds both equal), and what scales and protects
+them.
 */}}
 {{- define "formulary.contextRules" -}}
 - apiGroups: [""]

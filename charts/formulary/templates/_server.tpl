@@ -44,10 +44,7 @@
       value: {{ .Values.search.requestContext | quote }}
     - name: FORMULARY_CONTEXT_TARGET
       value: {{ include "formulary.contextTarget" . | quote }}
-    {{- if .Values.context.mapping }}
-    - name: FORMULARY_CONTEXT_FILE
-      value: /etc/formulary/context/mapping.yaml
-    {{- end }}
+    {{- include "formulary.contextEnv" . | nindent 4 }}
     - name: FORMULARY_STRICT_CUSTOM_LABELS
       value: {{ .Values.search.strictCustomLabels | join "," | quote }}
     - name: FORMULARY_HARMLESS_ENVIRONMENTS
@@ -119,11 +116,7 @@
       mountPath: /etc/formulary/proxy
       readOnly: true
     {{- end }}
-    {{- if .Values.context.mapping }}
-    - name: context
-      mountPath: /etc/formulary/context
-      readOnly: true
-    {{- end }}
+    {{- include "formulary.contextMount" . | nindent 4 }}
     {{- with .Values.server.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -140,14 +133,37 @@
   secret:
     secretName: {{ . | quote }}
 {{- end }}
+{{- include "formulary.contextVolume" . }}
+{{- with .Values.server.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The file of the mapping, for the server and for the operator, which reads targets again before runs start. */}}
+{{- define "formulary.contextEnv" -}}
+{{- if .Values.context.mapping }}
+- name: FORMULARY_CONTEXT_FILE
+  value: /etc/formulary/context/mapping.yaml
+{{- end }}
+{{- end -}}
+{{- define "formulary.contextMount" -}}
+{{- if .Values.context.mapping }}
+- name: context
+  mountPath: /etc/formulary/context
+  readOnly: true
+{{- end }}
+{{- end -}}
+{{- define "formulary.contextVolume" -}}
 {{- if .Values.context.mapping }}
 - name: context
   configMap:
     name: {{ printf "%s-%s" (include "formulary.fullname" .) (include "formulary.contextSuffix" .) }}
 {{- end }}
-{{- with .Values.server.extraVolumes }}
-{{ toYaml . }}
-{{- end }}
+{{- end -}}
+
+{{/* Not empty if the operator has an account of its own that reads targets before runs start. */}}
+{{- define "formulary.contextOfRuns" -}}
+{{- if and .Values.execution.enabled (ne (include "formulary.operatorAccount" .) (include "formulary.serverAccount" .)) -}}true{{- end -}}
 {{- end -}}
 
 {{/* Named by what is in it: the file is read at start, so that another mapping needs new pods. */}}

@@ -31,6 +31,7 @@ from formulary_operator.runs.plan import (
     seconds_left,
     secret_of,
 )
+from formulary_operator.runs.targets import RunTargets
 
 START_SECONDS = 4.0
 """How long the creation of what does the work may take."""
@@ -60,6 +61,7 @@ class RunExecution:
         client: KubeClient,
         runs: RunWriter,
         permits: Permits,
+        targets: RunTargets,
         engines: Collection[str],
         default_image: str,
         default_user: int,
@@ -67,6 +69,7 @@ class RunExecution:
     ) -> None:
         self._client = client
         self._permits = permits
+        self._targets = targets
         self._runs = runs
         self._engines = frozenset(engines)
         self._default_image = default_image
@@ -280,8 +283,9 @@ class RunExecution:
         if values := await self._runs.secret(run.id):
             await self._create_once(SECRETS.path(namespace=run.namespace), secret_of(plan, values))
             await self._runs.forget_secret(run.id)
+        target = await self._targets.context_of(run)
         until = time.monotonic() + START_SECONDS
-        if (leave := await self._runs.leave_to_start(run.id, seconds=_LEAVE_SECONDS)) is None:
+        if (leave := await self._runs.leave_to_start(run.id, seconds=_LEAVE_SECONDS, target=target)) is None:
             return None
         try:  # after an outage nobody knows whether it comes into being yet: the leave ends by itself then
             path = engine.resource.path(namespace=run.namespace)

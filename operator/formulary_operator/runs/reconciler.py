@@ -25,6 +25,7 @@ from formulary_operator.runs.status import (
     stands_for,
 )
 from formulary_operator.runs.submission import RunSubmission
+from formulary_operator.runs.targets import RunTargets
 
 _log = structlog.get_logger(__name__)
 
@@ -40,6 +41,7 @@ class InvocationReconciler:
         requests: RunSubmission,
         execution: RunExecution,
         permits: Permits,
+        targets: RunTargets,
         reporter: Reporter,
         metrics: OperatorMetrics,
         console_url: str,
@@ -49,6 +51,7 @@ class InvocationReconciler:
         self._requests = requests
         self._execution = execution
         self._permits = permits
+        self._targets = targets
         self._reporter = reporter
         self._metrics = metrics
         self._console_url = console_url
@@ -152,7 +155,10 @@ class InvocationReconciler:
             except NotPermitted as error:  # whoever approved it would do so in vain
                 ended = await self._runs.finish(run.id, phase=Phase.FAILED, reason=error.reason, message=str(error))
                 return ended or run
-            run = await self._runs.begin(run.id, content=self._execution.content(run), known=known) or run
+            # One that waits is looked at every few seconds, and again right before it starts.
+            target = await self._targets.context_of(run, kept=run.phase is Phase.AWAITING_APPROVAL)
+            content = self._execution.content(run)
+            run = await self._runs.begin(run.id, content=content, known=known, target=target) or run
         if run.phase is not Phase.RUNNING:
             return run
         if run.halted:

@@ -33,7 +33,6 @@ SHORTER = {
     "formulary_catalog/store/database/webhook_token.py": "one row that replicas of the operator share",
     "formulary_catalog/store/ended_sessions.py": "one row of a session that is over; the console alone asks",
     "formulary_catalog/store/migrations/env.py": "the entry point that Alembic asks for",
-    "formulary_catalog/store/runs/starting.py": "one question of the transaction that starts a run",
     "formulary_operator/access/identity.py": "a type that checks of callers and of runs share",
     "formulary_operator/admission/paths.py": "pure, and the secret of it: webhook and configuration must agree",
     "formulary_operator/api/contract.py": "one file a kind; its fields are the catalog's",

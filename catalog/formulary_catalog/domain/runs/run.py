@@ -250,6 +250,12 @@ class Invocation:
         return str(self.content.get("digest", ""))
 
     @property
+    def is_of_target(self) -> bool:
+        """Whether labels of its target constrain it: the server was asked for it with a target and no incident."""
+        is_of_incident = bool(self.analysis or self.remediation_id)
+        return self.source is Source.SERVER and bool(self.target.name) and not is_of_incident
+
+    @property
     def runs_for_real(self) -> bool:
         """Whether it may change anything."""
         return not self.dry_run and not self.degraded

@@ -1,4 +1,4 @@
-"""Whether what a run was accepted for still holds when it starts: its workflow, the labels, the incident.
+"""Whether what a run was accepted for still holds when it starts: its workflow, the labels, the incident or the target.
 
 `store/runs/lifecycle` calls it right before a run begins. A workflow that was suspended or relabelled since the
 request must not run.
@@ -20,20 +20,6 @@ _AGAIN = "nothing was run; search again for what fits now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Present:
-    """What a run refers to, as it is now.
-
-    `deleted`: the version of the run is. `suspended`: the workflow is, in whatever version. `served` is the document
-    of the version that is served now. `incident` is the context of the AIAnalysis of the run.
-    """
-
-    deleted: bool
-    suspended: bool
-    served: Mapping[str, Any] | None = field(repr=False)
-    incident: RequestContext | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn:
     """Why a run that was accepted must not start any more."""
 
@@ -41,8 +27,29 @@ class Withdrawn:
     message: str
 
 
+TargetNow = RequestContext | Withdrawn | None
+"""What the owners of a target demand now, or why that is not known; None where nobody has read it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """What a run refers to, as it is now.
+
+    `deleted`: the version of the run is. `suspended`: the workflow is, in whatever version. `served` is the document
+    of the version that is served now. `incident` is the context of the AIAnalysis of the run, `target` that of the
+    target of a run without one, or why it is not known.
+    """
+
+    deleted: bool
+    suspended: bool
+    served: Mapping[str, Any] | None = field(repr=False)
+    incident: RequestContext | None
+    target: TargetNow
+
+
 def facts_now(run: Invocation, present: Present, *, strict_keys: frozenset[str]) -> Mapping[str, Any] | Withdrawn:
-    """The facts of a run, as the rules judge them, with what its incident says now; or why it must not start.
+    """The facts of a run, as the rules judge them, with what its incident or target says now; or why it must not
+    start.
 
     `strict_keys` are the custom label keys of the settings that a workflow must declare.
     """
@@ -54,8 +61,33 @@ def facts_now(run: Invocation, present: Present, *, strict_keys: frozenset[str])
     if problem := hidden_from_readers(run.document.get("spec", {})):
         message = f"{workflow} cannot be invoked: {problem}; nothing was run"
         return Withdrawn(reason=Reason.NOT_INVOCABLE, message=message)
+    context = _context_of_target(run, present) if run.is_of_target else _context_of_incident(run, present)
+    if context is None or isinstance(context, Withdrawn):
+        return context or run.facts
+    if not _all_allowed([run.document, present.served], constraints_of(context, strict_keys=strict_keys)):
+        who = "the incident demands" if context.analysis else f"the owners of {context.target} demand"
+        return Withdrawn(
+            reason=Reason.DENIED,
+            message=f"the labels of {workflow}, or of its version that is served now, do not fit what {who} now; "
+            f"{_AGAIN}",
+        )
+    return {**run.facts, "environment": context.environment, "priority": context.priority}
+
+
+def _context_of_target(run: Invocation, present: Present) -> RequestContext | Withdrawn:
+    target = present.target
+    if target is None or (isinstance(target, RequestContext) and _is_about_another(target, run.target)):
+        return Withdrawn(
+            reason=Reason.INPUT_INVALID,
+            message=f"what the owners of {run.target} demand now is not known; {_AGAIN}",
+        )
+    return target
+
+
+def _context_of_incident(run: Invocation, present: Present) -> RequestContext | Withdrawn | None:
+    """The context of the incident of a run; None for a run without one."""
     if not run.analysis:
-        return run.facts
+        return None
     incident = present.incident
     if incident is None:
         return Withdrawn(
@@ -69,13 +101,7 @@ def facts_now(run: Invocation, present: Present, *, strict_keys: frozenset[str])
             message=f"the AIAnalysis {run.analysis} is about another incident or target by now; nothing was run, ask "
             "for a run of what it is about",
         )
-    if not _all_allowed([run.document, present.served], constraints_of(incident, strict_keys=strict_keys)):
-        return Withdrawn(
-            reason=Reason.DENIED,
-            message=f"the labels of {workflow}, or of its version that is served now, do not fit what the incident "
-            f"demands now; {_AGAIN}",
-        )
-    return {**run.facts, "environment": incident.environment, "priority": incident.priority}
+    return incident
 
 
 def _is_about_another(incident: RequestContext, target: RunTarget) -> bool:

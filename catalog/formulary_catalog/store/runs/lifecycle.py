@@ -11,12 +11,12 @@ from typing import Any
 from formulary_catalog.domain.runs.admission_decision import judge, overdue, run_state
 from formulary_catalog.domain.runs.input_keys import NO_KEYS, InputKeys, opened_values
 from formulary_catalog.domain.runs.run import Invocation, NewInvocation, Phase, Reason
-from formulary_catalog.domain.runs.start_checks import Withdrawn, facts_now
+from formulary_catalog.domain.runs.start_checks import TargetNow, Withdrawn
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.runs.halts import before_a_halt
 from formulary_catalog.store.runs.situation import situation_of
-from formulary_catalog.store.runs.starting import present_of
+from formulary_catalog.store.runs.starting import facts_at_start
 from formulary_catalog.store.runs.submission import (
     ACTIVE,
     COLUMNS,
@@ -128,13 +128,14 @@ class RunWriter:
         *,
         content: Mapping[str, Any] | None = None,
         known: Mapping[str, bool] | None = None,
+        target: TargetNow = None,
     ) -> Invocation | None:
         """Decide by what is true now and, if the rules allow it, note that the run begins; it must not begin again.
 
         Its workflow and its incident are read again: what is suspended, deleted or labelled otherwise by now is not
-        run. `content` is what would run now, with its `digest`; approvals of other content do not count. `known` are
-        the facts that the operator alone knows, as `domain.governance.gate.RunFacts` names them. The run as it stands
-        then; None if there is none.
+        run, nor what labels of a target constrain where `target` does not say them. `content` is what would run now,
+        with its `digest`; approvals of other content do not count. `known` are the facts that the operator alone
+        knows, as `domain.governance.gate.RunFacts` names them. The run as it stands then; None if there is none.
 
         Raises:
             Unavailable: the database does not answer; the run may have begun.
@@ -153,7 +154,7 @@ class RunWriter:
             situation = await situation_of(connection, run, namespaces=namespaces)
             if late := overdue(run, now=situation.now):
                 return await _end(connection, run, phase=Phase.TIMED_OUT, reason=Reason.DEADLINE_EXCEEDED, message=late)
-            facts = facts_now(run, await present_of(connection, run), strict_keys=self._strict_keys)
+            facts = await facts_at_start(connection, run, target=target, strict_keys=self._strict_keys)
             if isinstance(facts, Withdrawn):
                 return await _end(connection, run, phase=Phase.FAILED, reason=facts.reason, message=facts.message)
             facts = {**facts, **(known or {})}
@@ -186,12 +187,11 @@ class RunWriter:
 
         return await self._database.write(write)
 
-    async def leave_to_start(self, invocation_id: str, *, seconds: float) -> int | None:
+    async def leave_to_start(self, invocation_id: str, *, seconds: float, target: TargetNow = None) -> int | None:
         """Leave to create, within so many seconds, what does the work of a run; `started` gives it back.
 
         A halt waits for it to be given back or to end. It is a write: who leads no more gets an error instead. None
-        for a run that has not begun, is over, or was halted. A run whose workflow or incident was withdrawn since it
-        began is ended.
+        for a run that has not begun, is over, or was halted, and for one that is not allowed any more, which is ended.
         """
 
         async def write(connection: Connection) -> int | None:
@@ -200,7 +200,7 @@ class RunWriter:
             run = await _locked(connection, invocation_id)
             if run is None or run.phase is not Phase.RUNNING or run.halted:
                 return None
-            facts = facts_now(run, await present_of(connection, run), strict_keys=self._strict_keys)
+            facts = await facts_at_start(connection, run, target=target, strict_keys=self._strict_keys)
             if isinstance(facts, Withdrawn):
                 await _end(connection, run, phase=Phase.FAILED, reason=facts.reason, message=facts.message)
                 return None

@@ -4,13 +4,23 @@
 start: the workflow may be withdrawn by then, or the incident changed.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from formulary_catalog.domain.runs.run import Invocation
-from formulary_catalog.domain.runs.start_checks import Present
+from formulary_catalog.domain.runs.start_checks import Present, TargetNow, Withdrawn, facts_now
 from formulary_catalog.store.database.connection import Connection
 from formulary_catalog.store.incidents import context_of
 
 
-async def present_of(connection: Connection, run: Invocation) -> Present:
+async def facts_at_start(
+    connection: Connection, run: Invocation, *, target: TargetNow, strict_keys: frozenset[str]
+) -> Mapping[str, Any] | Withdrawn:
+    """The facts of a run with what holds now, or why it must not start; `target` is what the operator read of that."""
+    return facts_now(run, await _present_of(connection, run, target=target), strict_keys=strict_keys)
+
+
+async def _present_of(connection: Connection, run: Invocation, *, target: TargetNow) -> Present:
     """The workflow and the incident of a run, for the writer's role."""
     rows = await connection.fetch(
         """
@@ -28,4 +38,5 @@ async def present_of(connection: Connection, run: Invocation) -> Present:
         suspended=any(row["status"] == "Disabled" for row in rows),
         served=next((row["document"] for row in rows if row["status"] == "Active"), None),
         incident=await context_of(connection, namespace=namespace, name=name) if run.analysis else None,
+        target=target,
     )
