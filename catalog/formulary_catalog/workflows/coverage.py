@@ -26,7 +26,7 @@ from formulary_catalog.domain.cursor import TwoLists, cursor, lists_of
 from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, ContextReference, search_request
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.identity import workflow_id
-from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, fold
+from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, NO, RESTARTS, fold
 from formulary_catalog.search.page import Hit
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.planning import plan_search
@@ -122,6 +122,7 @@ class Coverage:
             is_last = (shown_alerts, shown_signals) == (len(turn_of_alerts.places), len(turn_of_signals.places))
             alerts = in_order(compared[:shown_alerts])
             queries = await self._weak_queries(asking) if not after else []
+            left = [await self._left(scope.namespaces)] if not after else []
             more = f"the first {MAX_SIGNALS} declared signals are listed; give alerts to compare others"
             record.result = {"signals": len(signals), "alerts": len(alerts), "queries": len(queries)}
             return CoverageAnswer(
@@ -135,8 +136,12 @@ class Coverage:
                 next_cursor="" if is_last else cursor(place, question=_QUESTION),
                 days=DAYS,
                 search_mode=mode or mode_of_alerts,
-                notes=[*_on_rights(asking), *([more] if len(declared) == MAX_SIGNALS else [])],
+                notes=[*_on_rights(asking), *left, *([more] if len(declared) == MAX_SIGNALS else [])],
             )
+
+    async def _left(self, namespaces: frozenset[str] | None) -> str:
+        left, served = await self._demand.left_without(RESTARTS, namespaces=namespaces)
+        return f"a namespace that says {RESTARTS}={NO} has {left} of {served} workflows left"
 
     async def of_alerts(self, alerts: Sequence[Alert], *, caller: Caller) -> CoverageAnswer:
         """The remedies for these alerts, at most `alerts.AT_ONCE`.

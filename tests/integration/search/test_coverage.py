@@ -131,6 +131,16 @@ async def test_workflows_of_other_tenants_never_cover_anything(words: CatalogPar
         await coverage(words).of_catalog(limit=1000, caller=Caller(name="nobody", access=Rights()))
 
 
+async def test_it_is_counted_what_a_namespace_that_forbids_restarts_has_left_of_what_the_caller_sees(
+    words: CatalogParts, workflows: CatalogWriter
+) -> None:
+    declaring = {"raise": {"restarts": "no"}, "both": {"restarts": ["no", "yes"]}, "any": {"restarts": "*"}}
+    await fill(workflows, [workflow(name, labels=LABELS, customLabels=each) for name, each in declaring.items()])
+    for caller, served in ((LEAD, 5), (SHOPPER, 4)):
+        notes = (await coverage(words).of_catalog(limit=1000, caller=caller)).notes
+        assert f"a namespace that says restarts=no has 1 of {served} workflows left" in notes
+
+
 async def test_only_searches_and_incidents_that_the_caller_may_read_count(words: CatalogParts) -> None:
     await asked(service_on(words), BREAD, by="agent", incident="rr-bank")
     await asked(service_on(words), BREAD, by="agent", incident="rr-bank")

@@ -150,7 +150,8 @@ async def test_ci_ignores_alerts_of_the_cluster_by_the_same_file(world: World, t
     assert "not here" not in done.out
     file.write_text(yaml.safe_dump([{"alert": "NodeNotReady", "reason": "of a signal"}]))
     signals = json.loads((await world.command("coverage", "--ignore", str(file), "--json", by="visitor")).out)
-    assert (signals["totals"]["ignored"], signals["alert_totals"], signals["notes"][1:]) == (1, None, [])
+    assert (signals["totals"]["ignored"], signals["alert_totals"]) == (1, None)
+    assert [each for each in signals["notes"] if "ignore" in each] == []
 
 
 async def test_the_catalog_and_what_was_asked_in_vain_are_shown(world: World) -> None:

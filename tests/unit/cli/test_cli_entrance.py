@@ -62,18 +62,32 @@ def test_an_author_sees_to_whom_a_workflow_is_offered(tmp_path: Path) -> None:
         analysis("production", remediation_id="rr-production"),
         analysis("no-restart", remediation_id="rr-strict", environment="staging", labels={"restarts": ["no"], **own}),
     ]
+    labels = {"shop": {"environment": "staging"}, "bank": {"environment": "production"}, "bare": {}}
+    labels["quiet"] = {"environment": "staging", "constraint.formulary.dev/restarts": "no"}
+    documents += [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": each}}
+        for name, each in labels.items()
+    ]
     (incidents / "all.yaml").write_text(text(*documents))
     manifest = tmp_path / "a.yaml"
     manifest.write_text(run("new", "restart-a"))
 
-    found = json.loads(run("who-sees", str(manifest), "--manifests", str(incidents), "--json"))["incidents"]
+    found = json.loads(run("who-sees", str(manifest), "--manifests", str(incidents), "--json"))
+    places = {each["target"]: each["excluded_by"] for each in found["namespaces"]}
+    assert places["Namespace/shop"] == ""
+    assert places["Namespace/bank"].startswith("environment: its labels say production")
+    assert places["Namespace/quiet"].startswith("custom-label: restarts:")
+    assert "kubectl label namespace bare" in places["Namespace/bare"]
+    found = found["incidents"]
     rules = {each["remediation_id"]: each["excluded_by"] for each in found}
     assert rules["rr-staging"] == ""
     assert rules["rr-production"].startswith("environment: the incident says production")
     assert rules["rr-strict"].startswith("custom-label: restarts: the incident says no, the workflow declares yes")
     assert "OFFERED" in run("who-sees", str(manifest), "--manifests", str(incidents))
+    said = run("who-sees", str(manifest), "--manifests", str(incidents))
+    assert "Namespace/shop" in said
     nobody = CliRunner().invoke(main, ["who-sees", str(manifest), "--manifests", str(manifest.parent / "a.yaml")])
-    assert (nobody.exit_code, "No AIAnalysis is there" in nobody.stdout) == (1, True)
+    assert (nobody.exit_code, "No AIAnalysis and no Namespace is there" in nobody.stdout) == (1, True)
 
 
 def test_a_new_manifest_needs_the_name_of_an_object() -> None:

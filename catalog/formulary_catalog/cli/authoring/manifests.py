@@ -1,12 +1,13 @@
 """`formulary new` and `who-sees`: the manifest that an author begins with, and whom what became of it is offered to.
 
 Both work offline. The first is valid as it is, and its comments say what to change; the second takes the rules of a
-search, for the incidents that lie in files.
+search, for the incidents and the labels of namespaces that lie in files.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from formulary_catalog.loading.manifests import Manifests
     from formulary_catalog.settings import Settings
 
+_SEEN = ("workflow", "remediation_id", "target", "excluded_by")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _MANIFEST = """\
 # Change what follows, then: formulary validate {name}.yaml && formulary up --manifests . --watch
@@ -98,13 +100,13 @@ def new_command(*, name: str) -> None:
     type=DIRECTORY,
     multiple=True,
     metavar="DIR",
-    help="Directory with AIAnalysis manifests; may be repeated. Default: that of FILE.",
+    help="Directory with AIAnalysis and Namespace manifests; may be repeated. Default: that of FILE.",
 )
 @json_option
 def who_sees_command(*, file: Path, manifests: tuple[Path, ...], as_json: bool) -> None:
-    """Show to which incidents the workflows of a file would be offered, and which rule keeps them from the others.
+    """Show to which incidents and in which namespaces the workflows of a file would be offered, or the rule against it.
 
-    Works offline, by the label rules of a search. Exit code 1 if none is offered to any.
+    Works offline, by the label rules of a search; of a namespace, by its labels alone. Exit code 1 if none is offered.
 
     \b
     Example:
@@ -117,22 +119,27 @@ def who_sees_command(*, file: Path, manifests: tuple[Path, ...], as_json: bool) 
     if entries.rejections or not entries.served:
         problem = entries.rejections[0].message if entries.rejections else f"{file} holds no workflow"
         raise InvalidInput(f"{problem}; `formulary validate` shows all that is wrong", field="file")
-    incidents = [each.context for each in _read(manifests or [file.parent], settings=settings).contexts]
-    rows = [
-        (
-            f"{entry.namespace}/{entry.name}",
-            context.remediation_id,
-            context.target,
-            _first_rule(entry, context, settings),
-        )
-        for entry in entries.served
-        for context in incidents
+    there = _read(manifests or [file.parent], settings=settings)
+    names = [(entry, f"{entry.namespace}/{entry.name}") for entry in entries.served]
+    incidents = [
+        (name, each.context.remediation_id, each.context.target, _first_rule(entry, each.context, settings))
+        for entry, name in names
+        for each in there.contexts
     ]
+    namespaces = [
+        (name, "", f"Namespace/{namespace}", _said_of_namespace(entry, said, settings))
+        for entry, name in names
+        for namespace, said in _namespaces(there, settings=settings)
+    ]
+    rows = [*incidents, *namespaces]
     if as_json:
-        names = ("workflow", "remediation_id", "target", "excluded_by")
-        click.echo(json.dumps({"incidents": [dict(zip(names, row, strict=True)) for row in rows]}, ensure_ascii=False))
-    elif not incidents:
-        click.echo("No AIAnalysis is there to compare with; name a directory of them with --manifests.")
+        found = {"incidents": incidents, "namespaces": namespaces}
+        answer = {each: [dict(zip(_SEEN, row, strict=True)) for row in found[each]] for each in found}
+        click.echo(json.dumps(answer, ensure_ascii=False))
+    elif not rows:
+        click.echo(
+            "No AIAnalysis and no Namespace is there to compare with; name a directory of them with --manifests."
+        )
     else:
         shown = [
             (target or "unknown", "no" if rule else "yes", rule, workflow, id_) for workflow, id_, target, rule in rows
@@ -152,6 +159,33 @@ def _read(paths: Iterable[Path], *, settings: "Settings") -> "Manifests":
     return sort_out([*found.rejections, *documents], default_namespace=settings.catalog_namespace)
 
 
+def _namespaces(manifests: "Manifests", *, settings: "Settings") -> Iterator[tuple[str, "RequestContext | str"]]:
+    """What the labels of each Namespace demand of whatever is in it, or why that is not known."""
+    from formulary_catalog.domain.targets.context import target_context
+    from formulary_catalog.domain.targets.reference import TargetReference
+    from formulary_catalog.domain.targets.surroundings import Surroundings, metadata_of
+    from formulary_catalog.errors import ContextError
+    from formulary_catalog.loading.targets.opening import read_context_mapping
+
+    mapping = read_context_mapping(settings.context_file)
+    for document in manifests.ignored:
+        if document.content.get("kind") != "Namespace":
+            continue
+        found = metadata_of(document.content, kind="Namespace")
+        reference = TargetReference(namespace="", kind="Namespace", name=found.name)
+        around = Surroundings(reference=reference, api_version="v1", found=found, namespace=found)
+        try:  # what is detected is not of the namespace, but of each workload in it
+            yield found.name, replace(target_context(around, mapping=mapping), detected_labels={})
+        except ContextError as error:
+            yield found.name, str(error)
+
+
+def _said_of_namespace(entry: "CatalogEntry", said: "RequestContext | str", settings: "Settings") -> str:
+    if isinstance(said, str):
+        return said
+    return _first_rule(entry, said, settings).replace("the incident says", "its labels say")
+
+
 def _first_rule(entry: "CatalogEntry", context: "RequestContext", settings: "Settings") -> str:
     """The first rule that excludes the workflow from searches of the incident; empty if it is offered."""
     return next(_rules(entry, context, settings), "")
@@ -163,8 +197,9 @@ def _rules(entry: "CatalogEntry", context: "RequestContext", settings: "Settings
 
     if entry.workflow.spec.suspend:
         yield str(unserved("Disabled", version=entry.version, served=""))
+    whose = "incident" if context.analysis else "target"
     visible = {settings.catalog_namespace, context.namespace, context.target_namespace}
     if entry.namespace not in visible:
-        yield f"namespace: the workflow is in {entry.namespace}, which is neither shared nor that of the incident"
+        yield f"namespace: the workflow is in {entry.namespace}, which is neither shared nor that of the {whose}"
     constraints = constraints_of(context, strict_keys=settings.strict_custom_labels)
     yield from map(str, exclusions(entry.labels, constraints, imposed=constraints, reveal_custom=True))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from formulary_catalog.domain.coverage.answers import WeakQuery
 from formulary_catalog.domain.coverage.stale import Use
-from formulary_catalog.domain.workflows.labels import WILDCARD
+from formulary_catalog.domain.workflows.labels import NO, WILDCARD
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import enter
 
@@ -66,6 +66,21 @@ class DemandReader:
                 at_most,
             )
             return {row["signal_type"]: DeclaredSignal(row["name"], row["workflows"]) for row in rows}
+
+        return await self._database.read(read)
+
+    async def left_without(self, key: str, *, namespaces: frozenset[str] | None) -> tuple[int, int]:
+        """How many visible workflows say `no` to a standard key, and how many there are."""
+
+        async def read(connection: Connection) -> tuple[int, int]:
+            await enter(connection, namespaces=namespaces)
+            row = await connection.fetchrow(
+                "select count(*) filter (where custom -> $1 ? $2) as left, count(*) as served from workflow_search",
+                key,
+                NO,
+            )
+            assert row is not None
+            return row["left"], row["served"]
 
         return await self._database.read(read)
 
