@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.targets.context import target_context
@@ -15,8 +17,12 @@ from formulary_catalog.errors import ContextError, Unavailable
 from formulary_catalog.search.targets.contexts import TargetContexts
 from formulary_operator.access.targets import KubernetesTargets
 from support import charts
+from support.agent import call, found
+from support.cluster_runs import EVERYWHERE
 from support.control_plane import Cluster, ControlPlane
 from support.kube_clients import connected
+from support.manifest import text, workflow
+from support.process import formulary_up
 from support.roles import bind, rbac
 from support.waiting import wait_until
 
@@ -208,6 +214,54 @@ async def test_a_label_that_changes_is_obeyed_once_what_was_read_is_ten_seconds_
 
     assert before.custom_labels == kept.custom_labels == {}
     assert after.custom_labels == {"restarts": ("no",)}
+
+
+@pytest.fixture
+def own_kubeconfig(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A person's kubeconfig, whose current context leads nowhere; the name of the person in the cluster."""
+    token = control_plane.service_account(HOME, "person", audiences=[])
+    control_plane.apply(rbac("ClusterRole", f"{HOME}-person", rules=_rules()))
+    bind(control_plane, f"{HOME}-person", to=("person", HOME))
+    config = yaml.safe_load(control_plane.kubeconfig_for(token).read_text())
+    (right,) = config["contexts"]
+    nowhere = {"name": "nowhere", "cluster": {"server": "https://127.0.0.1:9"}}
+    config["clusters"].append(nowhere)
+    config["contexts"] = [
+        {**right, "name": "mine"},
+        {"name": "other", "context": {**right["context"], "cluster": "nowhere"}},
+    ]
+    config["current-context"] = "other"
+    (file := tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    return f"system:serviceaccount:{HOME}:person"
+
+
+async def test_on_a_laptop_labels_of_the_cluster_constrain_and_nothing_is_written_there(
+    control_plane: ControlPlane, namespace: str, own_kubeconfig: str, tmp_path: Path
+) -> None:
+    control_plane.kubectl(
+        "label", "namespace", namespace, "environment=production", "constraint.formulary.dev/restarts=no"
+    )
+    control_plane.apply(_of("Service", "web", spec={"ports": [{"port": 80}]}), namespace=namespace)
+    (tmp_path / "manifests").mkdir()
+    workflows = [
+        workflow(f"web-{each}", labels=EVERYWHERE, customLabels={"restarts": each}, what="The web does not answer.")
+        for each in ("yes", "no")
+    ]
+    (tmp_path / "manifests" / "all.yaml").write_text(text(*workflows))
+    named = {"target_namespace": namespace, "target_kind": "Service", "target_name": "web"}
+    with formulary_up(
+        "--cluster", "--context", "mine", data_dir=tmp_path / "data", manifests=[tmp_path / "manifests"]
+    ) as up:
+        asked = {"query": "web does not answer"}
+        free = await call(up.url, "search_workflow_catalog", asked)
+        bound = await call(up.url, "search_workflow_catalog", {**asked, **named})
+
+    assert sorted(found(free)) == ["web-no", "web-yes"]
+    assert found(bound) == ["web-no"]
+    verbs = {each.verb for each in control_plane.requests(user=own_kubeconfig)}
+    assert verbs <= {"get", "list"}
+    assert "get" in verbs
 
 
 async def test_while_the_api_server_is_away_nothing_is_assumed(

@@ -22,7 +22,7 @@ from formulary_catalog.cli.options import (
     runbooks_option,
     settings_of,
 )
-from formulary_catalog.errors import StartupError
+from formulary_catalog.errors import InvalidInput, StartupError
 
 if TYPE_CHECKING:
     from formulary_catalog.cli.catalog.catalogs import StoredCatalog
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _QUERY = "OOMKilled critical"
 _INCIDENT = "rr-checkout-oom"
 _TOP_K = 5
+_KUBERNETES = "kubernetes"
 _SEARCH = f'formulary search "{_QUERY}" --top-k {_TOP_K}'
 
 
@@ -45,6 +46,12 @@ _SEARCH = f'formulary search "{_QUERY}" --top-k {_TOP_K}'
 @database_option
 @listening_options
 @click.option("--watch", is_flag=True, help="Load again whenever the manifests change.")
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="Read the targets of calls through your kubeconfig, with your rights; nothing is written.",
+)
+@click.option("--context", "kube_context", metavar="NAME", help="Context of the kubeconfig. Default: the current one.")
 @log_level_option
 def up_command(
     *,
@@ -56,6 +63,8 @@ def up_command(
     port: int | None,
     insecure: bool | None,
     watch: bool,
+    cluster: bool,
+    kube_context: str | None,
     log_level: str,
 ) -> None:
     """Run a complete server on this machine.
@@ -67,24 +76,48 @@ def up_command(
       formulary up
       formulary up --manifests ./workflows --manifests ./incidents --watch
       formulary up --runbooks ./runbooks
+      formulary up --cluster --context staging
       formulary up --port 0 --data-dir /tmp/formulary
     """
     from formulary_catalog.log import configure_logging
     from formulary_catalog.runtime.authenticators import is_authenticated
-    from formulary_catalog.runtime.listening import check_listening
+    from formulary_catalog.runtime.listening import check_listening, is_loopback
     from formulary_catalog.runtime.signals import INTERRUPTED, run_until_stopped
 
-    settings = settings_of(data_dir=data_dir, database_url=database_url, host=host, port=port, insecure=insecure)
+    settings = settings_of(
+        data_dir=data_dir,
+        database_url=database_url,
+        host=host,
+        port=port,
+        insecure=insecure,
+        context_target=_KUBERNETES if cluster else None,
+    )
+    if kube_context and settings.context_target != _KUBERNETES:
+        raise InvalidInput(
+            "--context names a context of the kubeconfig, which --cluster reads; add it", field="context"
+        )
     configure_logging(level=log_level, as_json=not sys.stderr.isatty())
     if is_authenticated(settings):
         raise StartupError("`formulary up` asks nobody who calls; unset FORMULARY_AUTHENTICATION, or run `serve`")
+    if settings.context_target == _KUBERNETES and not is_loopback(settings.host):
+        raise StartupError(
+            f"--cluster reads with your rights, and {settings.host} is open to other machines; listen on 127.0.0.1"
+        )
     check_listening(settings)
     run_until_stopped(
-        lambda: _up(settings, manifests=manifests, runbooks=runbooks, watching=watch), if_cancelled=INTERRUPTED
+        lambda: _up(settings, manifests=manifests, runbooks=runbooks, watching=watch, kube_context=kube_context or ""),
+        if_cancelled=INTERRUPTED,
     )
 
 
-async def _up(settings: "Settings", *, manifests: tuple[Path, ...], runbooks: tuple[Path, ...], watching: bool) -> None:
+async def _up(
+    settings: "Settings",
+    *,
+    manifests: tuple[Path, ...],
+    runbooks: tuple[Path, ...],
+    watching: bool,
+    kube_context: str,
+) -> None:
     from formulary_catalog.runtime.background import background
     from formulary_catalog.runtime.databases import with_local_parts
     from formulary_catalog.runtime.display import Display
@@ -98,7 +131,9 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], runbooks: tu
 
     with Display() as display:
         async with (
-            standalone(settings, manifests=manifests, runbooks=runbooks, display=display) as catalog,
+            standalone(
+                settings, manifests=manifests, runbooks=runbooks, display=display, kube_context=kube_context
+            ) as catalog,
             AsyncExitStack() as following,
         ):
             readiness = Readiness(catalog_loaded=False, unembedded=lambda: catalog.filling.problem)

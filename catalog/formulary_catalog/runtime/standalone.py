@@ -125,9 +125,13 @@ async def standalone(
     manifests: Sequence[Path],
     display: Display,
     runbooks: Sequence[Path] = (),
+    kube_context: str = "",
     metrics: Metrics | None = None,
 ) -> AsyncIterator[Standalone]:
     """Start everything up to the load of the manifests, and stop what was started.
+
+    `kube_context` is the context of the kubeconfig where the settings have targets read from a cluster; empty for the
+    current one.
 
     Raises:
         StartupError, Unavailable: something needed is not to be had.
@@ -149,7 +153,9 @@ async def standalone(
             publishing = keep_publishing(vouched, place, every_seconds=_CHECKPOINT_SECONDS)
             await stack.enter_async_context(background(publishing))
         in_manifests = ManifestTargets(default_namespace=settings.catalog_namespace)
-        targets = await stack.enter_async_context(target_contexts(settings, otherwise=in_manifests))
+        targets = await stack.enter_async_context(
+            target_contexts(settings, otherwise=in_manifests, kube_context=kube_context)
+        )
         loader = Loader(
             roots,
             catalog=CatalogWriter(writing),

@@ -169,6 +169,7 @@ def test_a_second_one_on_the_same_port_or_data_is_told_so(watched: Watched) -> N
     ("arguments", "saying"),
     [
         (["--host", "0.0.0.0"], "0.0.0.0 is open to other machines and there is no authentication"),
+        (["--host", "0.0.0.0", "--insecure", "--cluster"], "--cluster reads with your rights, and 0.0.0.0 is open"),
         (["--host", "192.0.2.1", "--insecure", "--port", "1234"], "port 1234 on 192.0.2.1 cannot be used"),
         (["--manifests", "/nowhere", "--port", "0"], "manifests directory /nowhere cannot be read: No such file"),
         (["--database-url", "postgresql://127.0.0.1:9/x", "--port", "0"], "database 'x' on 127.0.0.1 does not answer"),
@@ -188,6 +189,8 @@ def test_a_setting_that_breaks_a_rule_is_named() -> None:
         2,
         "formulary: --port is 70000: input should be less than or equal to 65535\n",
     )
+    alone = formulary_now("up", "--context", "staging")
+    assert (alone.code, "which --cluster reads; add it" in alone.err) == (2, True)
     by_variable = formulary_now("up", FORMULARY_REQUEST_CONTEXT="maybe")
     assert by_variable.code == 2
     assert by_variable.err.startswith("formulary: FORMULARY_REQUEST_CONTEXT is 'maybe': input should be 'required'")
