@@ -36,6 +36,7 @@ async def test_it_says_what_readiness_says_and_changes_only_with_it(
         assert "no operator" in page.text
         assert "No resync is known yet; an operator of an older release notes none." in page.text
         assert "No cluster-wide halt is in force" in page.text
+        assert "This server reads no targets" in page.text
         same = await visitor.client.get(NOW, params={"shown": shown_by(page)})
         assert [given.get("id") for tag, given in Page(same).elements if "hx-swap-oob" in given] == ["halts", "as-of"]
         assert "As of" in Page(same).text

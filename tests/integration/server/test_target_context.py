@@ -112,6 +112,14 @@ def _names(answer: dict[str, Any]) -> set[str]:
     return {hit["workflow_id"] for hit in answer["workflows"]}
 
 
+async def test_people_read_on_the_page_health_which_labels_are_constraints(url: str) -> None:
+    async with httpx2.AsyncClient(base_url=url) as http:
+        page = (await http.get("/console/health")).text
+
+    assert "formulary.dev/environment, environment, env</code></td><td>required" in page
+    assert "custom label KEY</th><td><code>constraint.formulary.dev/KEY" in page
+
+
 async def test_what_a_namespace_forbids_is_offered_to_nobody_who_names_something_in_it(url: str) -> None:
     quiet, loud = await _search(url, "quiet/Deployment/web"), await _search(url, "loud/deployment/own")
 

@@ -30,7 +30,7 @@ class TargetContexts:
         self, reader: TargetReader | None, *, mapping: ContextMapping, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._reader = reader
-        self._mapping = mapping
+        self.mapping = mapping
         self._kept: TTLCache[TargetReference, asyncio.Task[Surroundings]] = TTLCache(
             _KEPT, ttl=KEPT_SECONDS, timer=clock
         )
@@ -48,11 +48,11 @@ class TargetContexts:
             NotAllowed: the caller may not get the target.
             Unavailable: it cannot be read now, or the caller's rights cannot be checked.
         """
-        return target_context(await self._surroundings(reference, caller=caller), mapping=self._mapping)
+        return target_context(await self._surroundings(reference, caller=caller), mapping=self.mapping)
 
     async def demands_on(self, reference: TargetReference, *, caller: Caller) -> list[Demand]:
         """What the owners of the target demand, and which labels say so. Raises as `context_of`."""
-        return demands_on(await self._surroundings(reference, caller=caller), mapping=self._mapping)
+        return demands_on(await self._surroundings(reference, caller=caller), mapping=self.mapping)
 
     async def _surroundings(self, reference: TargetReference, *, caller: Caller) -> Surroundings:
         if self._reader is None:

@@ -8,6 +8,8 @@ from fastapi import APIRouter, Request, Response
 
 from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.console_address import CONSOLE_PATH
+from formulary_catalog.domain.targets.mapping import ContextMapping
+from formulary_catalog.domain.workflows.labels import wire_name
 from formulary_catalog.server.calls.readiness import ReadinessReport, ReadinessState
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
@@ -37,7 +39,9 @@ class _Line:
 @router.get(f"{CONSOLE_PATH}/health")
 async def health(request: Request) -> Response:
     """The state of this replica, of the catalog and of what runs workflows."""
-    return render(request, "health.html", title="Health", **await _now(request))
+    targets = request.app.state.services.parts.targets
+    mapped = _mapped(targets.mapping) if targets.are_read else []
+    return render(request, "health.html", title="Health", mapped=mapped, **await _now(request))
 
 
 @router.get(f"{CONSOLE_PATH}/health/now")
@@ -60,6 +64,15 @@ async def _now(request: Request) -> dict[str, Any]:
         "parts": [*_parts(health.readiness), _execution(health.execution)],
         "shown": hashlib.sha256(repr((lasting, request.state.halts)).encode()).hexdigest(),
     }
+
+
+def _mapped(mapping: ContextMapping) -> list[tuple[str, str, bool]]:
+    """Each constraint with the labels that give it, and whether a namespace must have one. For people, not agents."""
+    given = [(wire_name(name), each.labels, each.required) for name, each in mapping.dimensions.items()]
+    custom = mapping.custom_labels
+    given.append(("custom label KEY", [f"{custom.prefix}KEY"], False))
+    given += [(f"custom label {key}", each.labels, False) for key, each in custom.named.items()]
+    return [(name, ", ".join(labels), required) for name, labels, required in given]
 
 
 def _parts(report: ReadinessReport) -> list[_Line]:
