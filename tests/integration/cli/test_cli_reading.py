@@ -74,7 +74,7 @@ async def test_a_search_names_workflows_reasons_and_the_next_command(url: str) -
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0].endswith(f"workflows for '{query}', the best first")
-    assert " 1  oom-raise-memory-limit@1.0.2" in lines
+    assert " 1  oom-raise-memory-limit@1.1.0" in lines
     assert "    next            formulary show oom-raise-memory-limit" in lines
 
 
@@ -266,9 +266,9 @@ async def test_an_incident_limits_what_is_found(url: str, dsn: str) -> None:
         (["search", "x", "--remediation-id", "unknown"], 2, "unknown"),
         (["search", "x", "--remediation-id", "é"], 2, "--remediation-id holds characters"),
         (
-            ["show", "no-such-workflow"],
+            ["show", "qqq-absent"],
             1,
-            "there is no workflow 'no-such-workflow' that may be used here; `formulary list` shows all",
+            "there is no workflow 'qqq-absent' that may be used here; `formulary list` shows all",
         ),
         (["show", "Not A Name"], 2, "ID 'Not A Name' is not a workflow name"),
         (["list", "--signal", "x" * 300], 2, "--signal has 300 characters; give at most 253"),

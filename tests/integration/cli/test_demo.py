@@ -37,7 +37,7 @@ def test_the_demo_shows_both_searches_and_the_story_and_leaves_nothing(place: Pa
     ]
     everywhere, constrained, story = done.out.split("\n$ ")[1:]
     assert "5 of " in everywhere
-    assert "oom-restart-leaking-process@1.0.2" in everywhere
+    assert "oom-restart-leaking-process@1.1.0" in everywhere
     assert "1 workflow for" in constrained
     assert "checkout-oom-shed-carts@1.0.0" in constrained
     assert "made for this incident's" in constrained

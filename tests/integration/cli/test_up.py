@@ -228,7 +228,7 @@ def test_it_can_be_asked_while_it_loads_and_serves_the_starter_catalog_without_m
         assert (ready.status_code, ready.json()["status"], listing.status_code) == (503, "starting", 503)
         assert process.stdout.readline().startswith("Formulary is ready")
         assert httpx2.get(f"{url}/readyz", timeout=SECONDS).json()["status"] == "ready"
-        assert len(names(Up(process=process, url=url))) == 51
+        assert len(names(Up(process=process, url=url))) == 118
     finally:
         process.terminate()
         process.communicate(timeout=SECONDS)

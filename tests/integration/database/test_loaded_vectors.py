@@ -137,9 +137,9 @@ async def test_the_starter_catalog_loads_whole_and_embeds_nothing_again(
         owns_contexts=True,
     )
     report = await loader.load(embedder=embedder)
-    assert (len(report.created), report.embedded, report.rejections, report.notes) == (51, 51, [], [])
+    assert (len(report.created), report.embedded, report.rejections, report.notes) == (118, 118, [], [])
     again = await loader.load(embedder=embedder)
-    assert (again.unchanged, again.embedded, again.changed) == (51, 0, False)
+    assert (again.unchanged, again.embedded, again.changed) == (118, 0, False)
 
 
 async def test_a_load_that_is_asked_for_during_another_one_has_the_last_word(manifests: Manifests) -> None:

@@ -201,7 +201,7 @@ async def test_excluded_keywords_exclude(url: str, keywords: object) -> None:
 
 
 @pytest.mark.parametrize("tool", [DETAILS, "get_playbook_details"])
-@pytest.mark.parametrize("name", ["oom-scale-out", "formulary/oom-scale-out", "oom-scale-out@1.0.2"])
+@pytest.mark.parametrize("name", ["oom-scale-out", "formulary/oom-scale-out", "oom-scale-out@1.1.0"])
 async def test_details_answer_to_every_form_of_a_name_and_to_the_older_tool_name(
     url: str, tool: str, name: str
 ) -> None:

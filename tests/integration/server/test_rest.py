@@ -159,14 +159,14 @@ async def test_workflows_are_listed_in_pages_under_the_constraints_of_the_incide
 
 @pytest.mark.parametrize(
     "name",
-    ["oom-scale-out", "formulary/oom-scale-out", "oom-scale-out@1.0.2", "formulary/oom-scale-out@1.0.2"],
+    ["oom-scale-out", "formulary/oom-scale-out", "oom-scale-out@1.1.0", "formulary/oom-scale-out@1.1.0"],
 )
 async def test_a_workflow_is_read_under_every_form_of_its_name(http: httpx2.AsyncClient, name: str) -> None:
     answer = (await http.get(f"/api/v1/workflows/{name}")).json()
 
     assert (answer["workflow_id"], answer["namespace"]) == ("oom-scale-out", "formulary")
     assert (await http.get(f"/api/v1/workflows/{answer['version_id']}")).json() == answer
-    assert (await http.get("/api/v1/workflows/oom-scale-out?version=1.0.1")).json() == answer
+    assert (await http.get("/api/v1/workflows/oom-scale-out?version=1.1.0")).json() == answer
 
 
 @pytest.mark.parametrize(

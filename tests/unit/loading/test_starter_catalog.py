@@ -15,10 +15,12 @@ from formulary_catalog.domain.stored import WorkflowOutcome
 from formulary_catalog.domain.workflows.invocable import not_invocable_because
 from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES, SEVERITIES, STANDARD_KEYS
 from formulary_catalog.domain.workflows.manifest import Step
+from formulary_catalog.loading.advice import advice
 from support.filling import entry, starter_documents
 
 DIRECTORY = Path(__file__).parents[3] / "catalog" / "workflows"
 VARIABLE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)\}")
+LOOKING = re.compile(r"\bkubectl\b[^|]*\s(?:logs|top)\s")
 KNOWN_DETECTED = {
     "gitOpsManaged", "pdbProtected", "hpaEnabled", "stateful", "helmManaged", "networkIsolated",
     "gitOpsTool", "serviceMesh", "storageBackend",
@@ -38,9 +40,9 @@ def _steps(workflow: CatalogEntry) -> list[Step]:
 every_workflow = pytest.mark.parametrize("workflow", _catalog(), ids=lambda workflow: workflow.name)
 
 
-def test_there_are_at_least_forty_workflows_with_names_of_their_own() -> None:
+def test_there_are_at_least_a_hundred_workflows_with_names_of_their_own() -> None:
     names = [workflow.name for workflow in _catalog()]
-    assert len(names) == len(set(names)) >= 40
+    assert len(names) == len(set(names)) >= 100
     assert names == [file.stem for file in sorted(DIRECTORY.glob("*.yaml"))]
     assert {file.suffix for file in DIRECTORY.iterdir() if file.is_file()} == {".yaml"}
 
@@ -87,7 +89,8 @@ def test_its_labels_are_words_that_agents_use(workflow: CatalogEntry) -> None:
     assert values["risk_tolerance"] <= {"low", "medium", "high"}
     assert values["priority"] <= {"p0", "p1", "p2", "p3", "*"}
     assert workflow.labels.detected.keys() <= KNOWN_DETECTED
-    assert workflow.labels.custom.keys() == STANDARD_KEYS, "other custom labels are the platform team's own"
+    assert workflow.labels.custom.keys() == STANDARD_KEYS, "other keys are the platform team's own"
+    assert all(values in ({"yes"}, {"no"}) for values in workflow.labels.custom.values())
     assert not workflow.workflow.model_extra
     assert not workflow.workflow.spec.model_extra
     assert workflow.workflow.metadata.namespace is None
@@ -104,6 +107,17 @@ def test_a_risky_remedy_is_offered_only_where_risk_is_accepted(workflow: Catalog
             "high": {"high"},
         }[workflow.workflow.spec.risk_level or ""]
     )
+
+
+@every_workflow
+def test_nothing_about_it_draws_a_warning(workflow: CatalogEntry) -> None:
+    assert advice(workflow) == []
+
+
+@every_workflow
+def test_logs_and_usage_that_cannot_be_read_stop_no_remedy(workflow: CatalogEntry) -> None:
+    looking = [step for step in workflow.workflow.spec.steps if LOOKING.search(step.command)]
+    assert [step.name for step in looking if "||" not in step.command and not step.name.startswith("verify")] == []
 
 
 @every_workflow
@@ -147,7 +161,7 @@ def test_its_details_fit_a_small_answer(workflow: CatalogEntry) -> None:
         versions=[],
     )
     assert details.invocable
-    assert len(details.model_dump_json().encode()) < 4096
+    assert len(details.model_dump_json().encode()) < 4608
 
 
 @every_workflow
