@@ -77,6 +77,7 @@ bench-quality: setup ## Measure what searches find of the judged queries; PART=h
 	@bash scripts/measure.sh quality benchmarks/bench_quality.py $(if $(PART),--part $(PART))
 	@bash scripts/measure.sh problems benchmarks/bench_problems.py
 	@bash scripts/measure.sh evidence benchmarks/bench_evidence.py
+	@bash scripts/measure.sh itbench benchmarks/bench_itbench.py
 	@bash scripts/measure.sh warned benchmarks/bench_warned.py
 	@bash scripts/measure.sh knowledge benchmarks/bench_knowledge.py
 

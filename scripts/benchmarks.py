@@ -124,6 +124,14 @@ SECTIONS = (
         pictures={},
     ),
     Section(
+        name="itbench",
+        title="What searches find for the scenarios of ITBench",
+        words="Scenarios of ITBench's SRE library in our words (`benchmarks/itbench/scenarios.yaml`), on the starter "
+        "catalog. A workflow is right if its commands hold a verb and kind of the official solution. Below, those "
+        "whose first answer is wrong.",
+        pictures={},
+    ),
+    Section(
         name="knowledge",
         title="What searches of documents find",
         words="Judged queries on runbooks (`benchmarks/knowledge/README.md`), on which nothing was tuned. A right file "
