@@ -33,6 +33,8 @@ _READING = _pattern(
     *("annotate", "label", "cordon", "uncordon", "create", "expose", "api-resources"),
     r"rollout\s+(?:status|history|pause)",
 )
+_ASKED = re.compile(r"\sannotate\s.*\breconcile\.")
+"""A controller is asked to act; what it does is its own."""
 _DRY = re.compile(r"--dry-run(?:=server|=client)?(?=\s|$)")
 _RESTARTING = _pattern(
     *("drain", "evict", r"rollout\s+(?:restart|undo|resume)", r"set\s+(?:image|resources|serviceaccount)"),
@@ -43,6 +45,13 @@ _WORKLOADS = re.compile(
     r"(?:^|[\s\"'{/])(?:pods?|po|deployments?|deploy|statefulsets?|sts|daemonsets?|ds|replicasets?|rs|jobs?|nodes?|"
     r"namespaces?|ns|machines(?:\.[\w.]+)?|\$\{WORKLOAD\})(?=[\s/\"']|$)"
 )
+_GROWING = re.compile(
+    r'test\s+"(\$\{\w+\})"\s+-gt\s+"(\$\{\w+\})"\s*&&\s*(?:kubectl|oc)\b[^\n;|&]*\sscale\s[^\n;|&]*'
+    r'--current-replicas="\2"\s+--replicas="\1"(?=\s|$)'
+    r"|(?:kubectl|oc)\b[^\n;|&]*\sscale\s[^\n;|&]*--current-replicas=0\s+--replicas=\S+"
+)
+"""Scaling that only adds pods, as it compares the two numbers first and names the former one."""
+_RESUMED = re.compile(r"\spatch\s.*'\{\"spec\":\{\"suspend\":false\}\}'")
 _WITHOUT_PODS = re.compile(
     r"(?:^|\s)(?:hpa|horizontalpodautoscalers?|pvc|persistentvolumeclaims?|pdb|poddisruptionbudgets?|resourcequotas?|"
     r"cronjobs?|configmaps?|cm|secrets?|services?|svc|ingress(?:es)?|ing|volumeattachments?|limitranges?|"
@@ -51,6 +60,7 @@ _WITHOUT_PODS = re.compile(
 _ADDED_TAINT = re.compile(r"\staint\s(?!.*-[\"']?\s*$)")
 _DATA = re.compile(
     r"\s(?:-delete|--delete-emptydir-data)(?=\s|$)|(?:^|\s)(?:rm|dd|mkfs\S*|wipefs|blkdiscard|shred|truncate)\s"
+    r"|--grace-period=0\s.*--force|--force\s.*--grace-period=0|\bout-of-service\b|\.finalizers\s*-=|\"finalizers\":"
     r"|--force-new-cluster|\bsnapshot\s+restore\b|\betcdctl\s.*\sdel\s|\b(?:helm\s+uninstall|terraform\s+destroy)\b"
     r"|\b(?:drop\s+(?:table|database|schema)|truncate\s+table|delete\s+from|flush(?:all|db))\b",
     re.IGNORECASE,
@@ -72,7 +82,7 @@ _HARMLESS = re.compile(
 
 def effects(commands: Iterable[str]) -> dict[str, Effect]:
     """What the commands do, for each standard key."""
-    parts = [part for command in commands for part in _parts(command)]
+    parts = [part for command in commands for part in _parts(_GROWING.sub("true", command))]
     return {
         RESTARTS: max(map(_restarts, parts), default=Effect.NO),
         DATA_LOSS: max(map(_loses_data, parts), default=Effect.NO),
@@ -89,7 +99,7 @@ def _parts(command: str) -> Sequence[str]:
 def _restarts(part: str) -> Effect:
     if _KUBECTL.search(part) is None:
         return Effect.NO if _HARMLESS.match(part) else Effect.UNKNOWN
-    if _DRY.search(part):
+    if _DRY.search(part) or _RESUMED.search(part):
         return Effect.NO
     if _RESTARTING.search(part) or _ADDED_TAINT.search(part):
         return Effect.YES
@@ -98,6 +108,8 @@ def _restarts(part: str) -> Effect:
         if _WORKLOADS.search(on) and not _without_pods_first(on):
             return Effect.YES
         return Effect.NO if _WITHOUT_PODS.search(on) else Effect.UNKNOWN
+    if _ASKED.search(part):
+        return Effect.UNKNOWN
     return Effect.NO if _READING.search(part) or re.search(r"\s(?:taint|set\s+env)\s", part) else Effect.UNKNOWN
 
 
