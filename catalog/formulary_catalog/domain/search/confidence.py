@@ -40,9 +40,9 @@ class Calibration(NamedTuple):
 
 
 # Written by scripts/calibrate.py.
-BY_MEANING = Calibration(constant=-5.152, score=0.631, length=0.973, known=-10.158, pasted=-7.362, pasted_score=0.359)
-BY_MEANING_ALONE = Calibration(constant=-5.659, score=0.416, length=0.428, known=0.0, pasted=-6.797, pasted_score=0.343)
-BY_WORDS = Calibration(constant=-8.735, score=0.716, length=1.383, known=0.0, pasted=-2.842, pasted_score=0.096)
+BY_MEANING = Calibration(constant=-4.961, score=0.444, length=0.972, known=-8.049, pasted=-6.156, pasted_score=0.291)
+BY_MEANING_ALONE = Calibration(constant=-5.16, score=0.294, length=0.491, known=0.0, pasted=-5.065, pasted_score=0.223)
+BY_WORDS = Calibration(constant=-7.996, score=0.547, length=1.258, known=0.0, pasted=-1.535, pasted_score=-0.019)
 
 
 class QueryPart(NamedTuple):
