@@ -14,7 +14,7 @@ from formulary_catalog.settings import Settings
 
 Loaded = Embedder | EmbedderUnavailable
 """An embedder, or why there is none."""
-_EXIT_SECONDS = 10.0
+_EXIT_SECONDS = 30.0
 _log = structlog.get_logger(__name__)
 
 
