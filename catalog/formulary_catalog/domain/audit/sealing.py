@@ -10,7 +10,7 @@ from formulary_catalog.domain.incidents import RequestContext
 
 _NOTHING: Mapping[str, tuple[str, ...]] = {}
 _METHOD = "hmac-sha256"
-_FIELDS = tuple(each.name for each in fields(RequestContext))
+_FIELDS = tuple(each.name for each in fields(RequestContext) if each.name != "note")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
