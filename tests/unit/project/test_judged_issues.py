@@ -6,7 +6,7 @@ from quality_evidence import Evidence, read_issues
 from quality_judgements import STARTER, read_entries, unknown_names
 
 LEAST = 100
-LEAST_WITHOUT_REMEDY = 0.33
+LEAST_WITHOUT_REMEDY = 0.25
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def issues() -> list[Evidence]:
     return read_issues()
 
 
-def test_enough_texts_are_judged_and_a_third_has_no_remedy(issues: list[Evidence]) -> None:
+def test_enough_texts_are_judged_and_a_quarter_has_no_remedy(issues: list[Evidence]) -> None:
     without_remedy = [each for each in issues if not each.has_answer]
 
     assert len(issues) >= LEAST

@@ -40,9 +40,9 @@ class Calibration(NamedTuple):
 
 
 # Written by scripts/calibrate.py.
-BY_MEANING = Calibration(constant=-4.961, score=0.444, length=0.972, known=-8.049, pasted=-6.156, pasted_score=0.291)
-BY_MEANING_ALONE = Calibration(constant=-5.16, score=0.294, length=0.491, known=0.0, pasted=-5.065, pasted_score=0.223)
-BY_WORDS = Calibration(constant=-7.996, score=0.547, length=1.258, known=0.0, pasted=-1.535, pasted_score=-0.019)
+BY_MEANING = Calibration(constant=-5.207, score=0.569, length=1.101, known=-10.931, pasted=-6.523, pasted_score=0.3)
+BY_MEANING_ALONE = Calibration(constant=-5.36, score=0.318, length=0.495, known=0.0, pasted=-5.628, pasted_score=0.262)
+BY_WORDS = Calibration(constant=-8.646, score=0.607, length=1.357, known=0.0, pasted=-1.417, pasted_score=-0.027)
 
 
 class QueryPart(NamedTuple):
