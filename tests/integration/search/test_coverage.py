@@ -49,15 +49,15 @@ TABLE = {
     "CPUThrottlingHigh": ("covered", "cpu-raise-limit"),
     "KubePersistentVolumeFillingUp": ("covered", "pvc-full-expand"),
     "KubePersistentVolumeErrors": ("covered", "pv-release-for-rebinding"),
-    "TeamBudgetExceeded": ("weak", "pdb-relax-budget"),
+    "TeamBudgetExceeded": ("weak", "quota-exceeded-raise"),
     "KubeNodeNotReady": ("covered", "node-notready-drain-replace"),
     "KubeletDown": ("covered", "node-notready-restart-kubelet"),
-    "NodeFilesystemAlmostOutOfSpace": ("covered", "node-vacuum-journal"),
+    "NodeFilesystemAlmostOutOfSpace": ("covered", "node-disk-pressure-prune-images"),
     "NodeClockNotSynchronising": ("covered", "node-resync-clock"),
     "NodeRAIDDiskFailure": ("weak", "mount-reattach-stale-volume"),
     "NodeNetworkReceiveErrs": ("weak", "networkpolicy-allow-ingress"),
     "KubeAPIDown": ("weak", "namespace-remove-stale-apiservice"),
-    "KubeSchedulerDown": ("covered", "controlplane-restart-static-pod"),
+    "KubeSchedulerDown": ("declared_only", "controlplane-restart-static-pod"),  # judged: covered
     "KubeVersionMismatch": ("none", ""),
     "KubeClientCertificateExpiration": ("covered", "controlplane-renew-certificates"),
     "etcdInsufficientMembers": ("covered", "etcd-restore-quorum"),
@@ -67,7 +67,7 @@ TABLE = {
     "InfoInhibitor": ("none", ""),
     "PrometheusBadConfig": ("covered", "monitoring-remove-bad-rule"),
     "PrometheusRuleFailures": ("covered", "monitoring-remove-bad-rule"),
-    "AlertmanagerFailedToSendAlerts": ("covered", "alertmanager-restart-members"),  # judged: a weak one
+    "AlertmanagerFailedToSendAlerts": ("declared_only", "secret-correct-credentials"),  # judged: a weak one
     "NGINXTooMany500s": ("covered", "ingress-5xx-scale-controller"),
     "CertManagerCertExpirySoon": ("covered", "certificate-expired-renew"),
     "PostgresReplicationLag": ("weak", "wal-drop-stale-slot"),

@@ -25,8 +25,8 @@ NOTHING_HIGH = dict.fromkeys(Variant, 0.17) | {Variant.EXCLUDED: 0.2}
 RIGHT_KEPT, SEPARATION = 0.83, 0.93
 """Of right first answers, so many have one; and so well are they distinguished from those where nothing is right."""
 
-MOVED, BELIEVED = 8, 3
-"""Of 208 queries, so many are led by an unrelated workflow at most, and so many of those with 0.5 or more."""
+MOVED, BELIEVED = 12, 5
+"""Of 342 queries, so many are led by an unrelated workflow at most, and so many of those with 0.5 or more."""
 SAMPLE, OF_A_SAMPLE = 4, 0.07
 """Of so many queries the first tier asks one, and shares may differ by so much more from what they should be."""
 
