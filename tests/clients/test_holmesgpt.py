@@ -36,6 +36,9 @@ OPTIONAL = (
     "keywords",
     "exclude_keywords",
     "min_confidence",
+    "target_kind",
+    "target_name",
+    "target_namespace",
     "top_k",
 )
 
