@@ -25,6 +25,7 @@ from formulary_operator.api.names import Json, Resource
 _ACCEPTED = "application/json, application/jwk-set+json"
 """The second for the keys of the cluster, which it serves as nothing else."""
 PAGE_SIZE = 100
+_CORE = "v1"
 _METADATA_ALONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _METADATA_OF_MANY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _METADATA_PAGE = 20
@@ -102,13 +103,17 @@ class KubeClient:
         return await self._call_about("GET", path, accept=_METADATA_ALONE)
 
     async def groups(self) -> list[str]:
-        """The API groups that the cluster serves, each in its preferred version, which everybody may ask."""
+        """The API groups that the cluster serves, each in its preferred version, which everybody may ask.
+
+        The first is that of Kubernetes without a name, which is listed nowhere.
+        """
         found = (await self._call("GET", "/apis")).get("groups") or []
-        return [group["preferredVersion"]["groupVersion"] for group in found]
+        return [_CORE, *(group["preferredVersion"]["groupVersion"] for group in found)]
 
     async def kinds(self, api_version: str) -> list[Json]:
         """The kinds of an API group in one version, which everybody may ask."""
-        return (await self._call("GET", f"/apis/{api_version}")).get("resources") or []
+        root = "/api" if api_version == _CORE else "/apis"
+        return (await self._call("GET", f"{root}/{api_version}")).get("resources") or []
 
     async def pages(self, path: str) -> AsyncIterator[list[Json]]:
         """All objects of a collection, as they were at one moment, page by page.

@@ -63,6 +63,7 @@ async def read_surroundings(reference: TargetReference, *, kind: TargetKind, obj
         ContextError: it or its namespace does not exist, or may not be read.
         Unavailable: it cannot be read now.
     """
+    reference = replace(reference, kind=kind.kind)
     is_namespace = reference.kind == "Namespace"
     home = reference.name if is_namespace else reference.namespace
     namespace = await _namespace(home, objects=objects) if home else None
