@@ -65,7 +65,7 @@ async def read_surroundings(reference: TargetReference, *, kind: TargetKind, obj
     """
     reference = replace(reference, kind=kind.kind)
     is_namespace = reference.kind == "Namespace"
-    home = reference.name if is_namespace else reference.namespace
+    home = reference.name if is_namespace else reference.namespace if kind.namespaced else ""
     namespace = await _namespace(home, objects=objects) if home else None
     around = Surroundings(reference=reference, api_version=kind.api_version, found=namespace, namespace=namespace)
     if is_namespace:

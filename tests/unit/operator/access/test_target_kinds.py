@@ -8,6 +8,7 @@ from aiohttp import web
 from formulary_catalog.domain.targets.context import target_context
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.domain.targets.reference import parse_target
+from formulary_catalog.errors import ContextError
 from formulary_operator.access.targets import KubernetesTargets
 from support.kube_clients import answered_by
 
@@ -45,3 +46,11 @@ async def test_a_kind_of_the_core_api_is_a_target_under_the_word_of_its_namespac
     context = target_context(around, mapping=DEFAULT_MAPPING)
 
     assert (context.environment, context.target) == ("development", "play/LimitRange/defaults")
+
+
+@pytest.mark.parametrize("kind", ["PersistentVolume", "ClusterIssuer"])
+async def test_what_is_in_no_namespace_borrows_the_word_of_none(reader: KubernetesTargets, kind: str) -> None:
+    reference = parse_target(f"play/{kind}/data-1")
+
+    with pytest.raises(ContextError, match="in no namespace whose labels could count"):
+        await reader.read(reference, kind=await reader.kind_of(reference))
