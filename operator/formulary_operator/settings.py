@@ -93,6 +93,11 @@ class OperatorSettings(ConnectionSettings):
         description="Run WorkflowTemplates, which may name ServiceAccounts and Secrets of their own, without an "
         "approval for that.",
     )
+    context_target: Literal["off", "kubernetes"] = Field(
+        default="off",
+        description="Whether labels of their `spec.target` constrain runs that people create, as they do those of "
+        "agents: `off`, or `kubernetes`.",
+    )
     context_file: Path | None = Field(
         default=None,
         description="YAML file that maps labels of targets to constraints, the same as the server's; unset: the "

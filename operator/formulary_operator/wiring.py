@@ -99,12 +99,17 @@ class RunWiring:
         policy = _policy(settings)
         self._unknown_authors = policy.unknown_authors
         permits = Permits(client=client, policy=policy, admissions=AdmissionRecords(database), authorizer=authorizer)
-        targets = RunTargets(KubernetesTargets(client), mapping=read_context_mapping(settings.context_file))
+        targets = RunTargets(
+            KubernetesTargets(client),
+            mapping=read_context_mapping(settings.context_file),
+            of_objects=settings.context_target == "kubernetes",
+        )
         requests = RunSubmission(
             database,
             runs=self._runs,
             permits=permits,
             authorizer=authorizer,
+            targets=targets,
             runs_namespace=settings.runs_namespace,
             rules=RunRules(
                 shared_namespace=settings.catalog_namespace,

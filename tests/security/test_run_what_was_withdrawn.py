@@ -22,6 +22,7 @@ from formulary_operator.api.names import ANALYSES, WORKFLOWS
 from support.cluster import OperatorAccount, without_rights_on
 from support.cluster_runs import (
     EVERYWHERE,
+    INPUT,
     approve,
     ask,
     await_phase,
@@ -34,7 +35,7 @@ from support.cluster_runs import (
 )
 from support.control_plane import Cluster, ControlPlane
 from support.filling import entry
-from support.manifest import approval, workflow
+from support.manifest import approval, invocation, workflow
 from support.operator_process import Daemon
 from support.runs import request
 
@@ -227,7 +228,13 @@ WITHOUT_INCIDENT = remedy("without-incident")
 @pytest.fixture(scope="module")
 def running(cluster: Cluster, dsn: str, shared_namespace: str, operator_account: OperatorAccount) -> Iterator[Daemon]:
     with running_operator(
-        cluster, *CATALOG.values(), WITHOUT_INCIDENT, dsn=dsn, namespace=shared_namespace, account=operator_account
+        cluster,
+        *CATALOG.values(),
+        WITHOUT_INCIDENT,
+        dsn=dsn,
+        namespace=shared_namespace,
+        account=operator_account,
+        context_target="kubernetes",
     ) as daemon:
         yield daemon
 
@@ -253,6 +260,31 @@ def test_a_run_that_waits_for_an_approval_when_its_target_comes_to_forbid_it_cre
         told = await_phase(cluster, run, "Running" if how == "unchanged" else "Failed", namespace=ns)
     assert created_jobs(control_plane.requests(), namespace=ns).count(run) == (how == "unchanged")
     assert how == "unchanged" or f"the owners of {ns}/Deployment/{how} demand now" in told["message"]
+
+
+@pytest.mark.parametrize(
+    ("says", "phase", "said"),
+    [
+        ("restarts=yes", "AwaitingApproval", "production"),
+        ("restarts=no", "Failed", "do not"),
+        ("unlabelled", "Failed", "has no label"),
+        ("gone", "Failed", "does not exist"),
+    ],
+)
+def test_labels_of_its_target_constrain_a_run_that_somebody_creates_with_kubectl(
+    says: str, phase: str, said: str, cluster: Cluster, shared_namespace: str, running: Daemon
+) -> None:
+    name, ns = says.replace("=", "-"), shared_namespace
+    restarts = f"constraint.formulary.dev/{says if '=' in says else 'restarts-'}"
+    environment = "environment-" if says == "unlabelled" else "environment=production"
+    cluster.kubectl("label", "--overwrite", "namespace", ns, environment, restarts)
+    if says != "gone":
+        cluster.apply(_deployment(name), namespace=ns)
+    target = {"kind": "Deployment", "name": name}
+    asked = invocation(name, workflow="without-incident", input=INPUT, target=target)
+    cluster.apply(asked, namespace=ns)
+    told = await_phase(cluster, name, phase, namespace=ns)
+    assert said in told["message"]
 
 
 def _deployment(name: str) -> dict[str, Any]:

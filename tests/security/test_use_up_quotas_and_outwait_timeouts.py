@@ -9,6 +9,7 @@ import pytest
 
 from formulary_catalog.domain.runs.run import Phase, Reason
 from formulary_catalog.domain.runs.submission import RunRules
+from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.errors import RateLimited
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.contracts import ContractWriter
@@ -18,10 +19,12 @@ from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.access.authorization import Authorizer
 from formulary_operator.access.reviews import Reviewer
+from formulary_operator.access.targets import KubernetesTargets
 from formulary_operator.runs.permits import Permits
 from formulary_operator.runs.permitting import RunPolicy
 from formulary_operator.runs.status import RunRefusal
 from formulary_operator.runs.submission import RunSubmission
+from formulary_operator.runs.targets import RunTargets
 from support.cluster_runs import INPUT, remedy
 from support.control_plane import Cluster
 from support.filling import fill
@@ -129,6 +132,7 @@ async def test_an_object_that_nobody_took_up_within_the_timeout_of_its_run_becom
                 authorizer=authorizer,
             ),
             authorizer=authorizer,
+            targets=RunTargets(KubernetesTargets(client), mapping=DEFAULT_MAPPING, of_objects=False),
             runs_namespace="formulary-runs",
             rules=RunRules(shared_namespace="formulary"),
         )

@@ -59,6 +59,8 @@
       value: {{ .Values.execution.argoTemplates | quote }}
     - name: FORMULARY_RELEASE_NAMESPACE
       value: {{ include "formulary.namespace" . | quote }}
+    - name: FORMULARY_CONTEXT_TARGET
+      value: {{ include "formulary.contextTarget" . | quote }}
     {{- include "formulary.contextEnv" . | nindent 4 }}
     - name: FORMULARY_STRICT_CUSTOM_LABELS
       value: {{ .Values.search.strictCustomLabels | join "," | quote }}

@@ -51,6 +51,7 @@ operator:
   FORMULARY_ENGINES: execution.engines
   FORMULARY_DEFAULT_IMAGE: execution.defaultImage
   FORMULARY_RUN_AS_USER: execution.runAsUser
+  FORMULARY_CONTEXT_TARGET: context.target
   FORMULARY_CONTEXT_FILE: context.mapping
   FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
   FORMULARY_HARMLESS_ENVIRONMENTS: execution.harmlessEnvironments

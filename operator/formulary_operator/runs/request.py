@@ -16,6 +16,7 @@ from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.domain.runs.facts import target_of
 from formulary_catalog.domain.runs.run import NewInvocation, RunTarget, Source, id_of_object
 from formulary_catalog.domain.runs.submission import RequestedRun, RunRules, new_run
+from formulary_catalog.domain.runs.target_input import bound_input
 from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.text import all_storable
 from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
@@ -70,10 +71,10 @@ def requested_run(
     runs_namespace: str,
     rules: RunRules,
 ) -> NewInvocation:
-    """The run that is asked for. `version` is what the reference means, `context` that of the incident it names.
+    """The run that is asked for. `version` is what the reference means, `context` that of its incident or target.
 
     Raises:
-        InvalidInput, InputRefused: the input breaks a rule, or the request contradicts its incident.
+        InvalidInput, InputRefused: the input breaks a rule, or the request contradicts its incident or target.
         NotInvocable: the workflow cannot be run.
     """
     spec = request.spec
@@ -95,7 +96,7 @@ def requested_run(
             namespace=request.namespace,
             object_name=request.name,
             object_uid=request.uid,
-            input=given,
+            input=bound_input(entry.workflow.spec.parameters, given, context=context),
             target=_target(request, context=context, runs_namespace=runs_namespace),
             timeout_seconds=spec.timeout_seconds,
             remediation_id=spec.remediation_id,
@@ -170,12 +171,10 @@ def _target(request: RunRequest, *, context: RequestContext | None, runs_namespa
     given, known = request.spec.target, target_of(context)
     home = known.namespace or (runs_namespace if known.name else request.namespace)
     if context is not None and home != request.namespace:
-        raise InvalidInput(
-            f"spec.remediationId: {request.spec.remediation_id!r} is healed in another namespace; create the object "
-            f"in {home}",
-            field="spec.remediationId",
-        )
-    if given is None:
+        field = "spec.remediationId" if context.analysis else "spec.target"
+        what = repr(request.spec.remediation_id) if context.analysis else str(known)
+        raise InvalidInput(f"{field}: {what} is healed in another namespace; create the object in {home}", field=field)
+    if given is None or (context is not None and not context.analysis):
         return known
     target = RunTarget(api_version=given.api_version, kind=given.kind, name=given.name, namespace=given.namespace)
     if known.name and (target.kind, target.name) != (known.kind, known.name):

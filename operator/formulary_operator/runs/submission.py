@@ -9,12 +9,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from formulary_catalog.domain.access import USE_CONTEXTS
+from formulary_catalog.domain.access import USE_CONTEXTS, Right
 from formulary_catalog.domain.incidents import RequestContext, same_incident
 from formulary_catalog.domain.runs.run import UNPROVEN_USER, Invocation, Reason, id_of_object
 from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.domain.stored import StoredVersion
-from formulary_catalog.errors import FormularyError, InvalidInput, InvalidManifest, NotInvocable
+from formulary_catalog.domain.targets.reference import known_kind, target_reference
+from formulary_catalog.errors import ContextError, FormularyError, InvalidInput, InvalidManifest, NotInvocable
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextReader
@@ -27,6 +28,7 @@ from formulary_operator.kube.conditions import status_of
 from formulary_operator.runs.permits import NotPermitted, Permits
 from formulary_operator.runs.request import RunRequest, parse_run_request, requested_run
 from formulary_operator.runs.status import RunRefusal, is_of_the_server, is_settled, is_unchanged
+from formulary_operator.runs.targets import RunTargets
 
 PATIENCE_SECONDS = 10.0
 """What an object names may have been applied a moment after it."""
@@ -48,6 +50,7 @@ class RunSubmission:
         runs: RunWriter,
         permits: Permits,
         authorizer: Authorizer,
+        targets: RunTargets,
         runs_namespace: str,
         rules: RunRules,
     ) -> None:
@@ -59,6 +62,7 @@ class RunSubmission:
         self._traces = TraceStore(database)
         self._shared_namespace = rules.shared_namespace
         self._authorizer = authorizer
+        self._targets = targets
         self._runs_namespace = runs_namespace
         self._rules = rules
 
@@ -131,12 +135,15 @@ class RunSubmission:
         return next((by_namespace[namespace] for namespace in visible if namespace in by_namespace), None)
 
     async def _context(self, document: Mapping[str, Any], *, request: RunRequest) -> RequestContext | None:
-        """The incident that is named; one that the requester may not read is as unknown as one that is not there."""
+        """The incident that is named; one that the requester may not read is as unknown as one that is not there.
+
+        Without one, what the owners of the target demand.
+        """
         remediation_id = request.spec.remediation_id
         if not remediation_id:
-            return None
+            return await self._context_of_target(document, request=request)
         found = await self._contexts.find(remediation_ids=frozenset({remediation_id}), analysis="")
-        readable = [each for each in found if await self._may_read(request, namespace=each.namespace)]
+        readable = [each for each in found if await self._may(USE_CONTEXTS, request, namespace=each.namespace)]
         if len(readable) < len(found):
             found = []
         if not found:
@@ -153,12 +160,33 @@ class RunSubmission:
             )
         return found[0]
 
-    async def _may_read(self, request: RunRequest, *, namespace: str) -> bool:
-        """Whether the requester may use incidents of a namespace; of nobody known a person has to judge."""
+    async def _context_of_target(self, document: Mapping[str, Any], *, request: RunRequest) -> RequestContext | None:
+        """What the owners of the target demand, as for an agent; None without one, and where targets are not read."""
+        given = request.spec.target
+        if given is None or not self._targets.of_objects:
+            return None
+        known = known_kind(given.kind)
+        home = "" if known is not None and not known.namespaced else request.namespace
+        try:
+            reference = target_reference(namespace=given.namespace or home, kind=given.kind, name=given.name)
+            assert reference is not None, "the object is in a namespace, or its kind is known"
+            kind = await self._targets.kind_of(reference)
+            if given.api_version and given.api_version.rpartition("/")[0] != kind.group:
+                raise ContextError(f"a {kind.kind} of {given.api_version} is not read; name the workload it belongs to")
+            if not await self._may(kind.get, request, namespace=reference.home):
+                raise InvalidInput(f"its requester may not {kind.get} there, which a target takes", field="spec.target")
+            return await self._targets.context_now(reference, kind=kind)
+        except (ContextError, InvalidInput) as error:
+            if isinstance(error, ContextError):
+                _require_old(document, missing="what the owners of spec.target demand")
+            raise InvalidInput(f"spec.target: {error}", field="spec.target") from None
+
+    async def _may(self, right: Right, request: RunRequest, *, namespace: str | None) -> bool:
+        """Whether the requester has a right in a namespace; of nobody known a person has to judge."""
         user = Identity.of(await self._admissions.identity(request.uid))
         if not user.user and not await self._admissions.username(request.uid):
             return True  # nobody is known, so that the run waits for an approval whatever it names
-        return bool(user.user) and await self._authorizer.allows(user, USE_CONTEXTS, namespace=namespace)
+        return bool(user.user) and await self._authorizer.allows(user, right, namespace=namespace)
 
 
 def age_seconds(document: Mapping[str, Any]) -> float:

@@ -1,16 +1,18 @@
 """What the owners of a run's target demand when it starts: hours after the request its labels may be others.
 
-`runs/reconciler` reads it for each decision on a run, `runs/execution` right before anything is created. Objects are
-read as the server reads them for a search, and mapped by the same file (DESIGN sections 6 and 13).
+`runs/submission` reads it for what people create, `runs/reconciler` for each decision on a run, `runs/execution` right
+before anything is created. Objects are read as the server reads them for a search, and mapped by the same file (DESIGN
+sections 6 and 13).
 """
 
 from cachetools import TTLCache
 
-from formulary_catalog.domain.runs.run import Invocation, Reason, RunTarget
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.runs.run import Invocation, Reason, RunTarget, Source
 from formulary_catalog.domain.runs.start_checks import TargetNow, Withdrawn
 from formulary_catalog.domain.targets.context import target_context
 from formulary_catalog.domain.targets.mapping import ContextMapping
-from formulary_catalog.domain.targets.reference import target_reference
+from formulary_catalog.domain.targets.reference import TargetKind, TargetReference, target_reference
 from formulary_catalog.domain.targets.surroundings import Surroundings, TargetReader
 from formulary_catalog.errors import ContextError, InvalidInput
 
@@ -19,11 +21,15 @@ _KEPT = 1024
 
 
 class RunTargets:
-    """Reads the targets of runs with the operator's own rights."""
+    """Reads the targets of runs with the operator's own rights.
 
-    def __init__(self, reader: TargetReader, *, mapping: ContextMapping) -> None:
+    `of_objects`: those of objects that people created, too. Those of agents it always reads: the server did before.
+    """
+
+    def __init__(self, reader: TargetReader, *, mapping: ContextMapping, of_objects: bool) -> None:
         self._reader = reader
         self._mapping = mapping
+        self.of_objects = of_objects
         self._kept: TTLCache[RunTarget, Surroundings] = TTLCache(_KEPT, ttl=_KEPT_SECONDS)
 
     async def context_of(self, run: Invocation, *, kept: bool = False) -> TargetNow:
@@ -34,7 +40,7 @@ class RunTargets:
         Raises:
             Unavailable: the API server does not answer; nothing may start meanwhile.
         """
-        if not run.is_of_target:
+        if not run.is_of_target or (run.source is Source.CLUSTER and not self.of_objects):
             return None
         try:
             around = self._kept.get(run.target) if kept else None
@@ -45,6 +51,19 @@ class RunTargets:
                 reason=Reason.INPUT_INVALID,
                 message=f"nothing was run, since what the owners of {run.target} demand now is not known: {error}",
             )
+
+    async def kind_of(self, reference: TargetReference) -> TargetKind:
+        """As `TargetReader.kind_of`."""
+        return await self._reader.kind_of(reference)
+
+    async def context_now(self, reference: TargetReference, *, kind: TargetKind) -> RequestContext:
+        """What the owners of a target demand now.
+
+        Raises:
+            ContextError: it does not exist, may not be read, or its namespace lacks a label.
+            Unavailable: the API server does not answer.
+        """
+        return target_context(await self._reader.read(reference, kind=kind), mapping=self._mapping)
 
     async def _read(self, target: RunTarget) -> Surroundings:
         reference = target_reference(namespace=target.namespace, kind=target.kind, name=target.name)

@@ -251,9 +251,8 @@ class Invocation:
 
     @property
     def is_of_target(self) -> bool:
-        """Whether labels of its target constrain it: the server was asked for it with a target and no incident."""
-        is_of_incident = bool(self.analysis or self.remediation_id)
-        return self.source is Source.SERVER and bool(self.target.name) and not is_of_incident
+        """Whether labels of its target constrain it: it was asked for with a target and no incident."""
+        return bool(self.target.name) and not (self.analysis or self.remediation_id)
 
     @property
     def runs_for_real(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.incidents import RequestContext, constraints_of, target_parts
-from formulary_catalog.domain.runs.run import Invocation, Reason, RunTarget
+from formulary_catalog.domain.runs.run import Invocation, Reason, RunTarget, Source
 from formulary_catalog.domain.workflows.invocable import hidden_from_readers
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.domain.workflows.matching import allowed
@@ -28,7 +28,10 @@ class Withdrawn:
 
 
 TargetNow = RequestContext | Withdrawn | None
-"""What the owners of a target demand now, or why that is not known; None where nobody has read it."""
+"""What the owners of a target demand now, or why that is not known; None where nobody has read it.
+
+An operator that reads no targets still runs what people created in the cluster, whom no label of a target constrained.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +77,10 @@ def facts_now(run: Invocation, present: Present, *, strict_keys: frozenset[str])
     return {**run.facts, "environment": context.environment, "priority": context.priority}
 
 
-def _context_of_target(run: Invocation, present: Present) -> RequestContext | Withdrawn:
+def _context_of_target(run: Invocation, present: Present) -> RequestContext | Withdrawn | None:
     target = present.target
+    if target is None and run.source is Source.CLUSTER:
+        return None
     if target is None or (isinstance(target, RequestContext) and _is_about_another(target, run.target)):
         return Withdrawn(
             reason=Reason.INPUT_INVALID,

@@ -58,7 +58,7 @@ def target_context(around: Surroundings, *, mapping: ContextMapping) -> RequestC
     """
     demands = demands_on(around, mapping=mapping)
     reference = around.reference
-    namespace = reference.name if reference.kind == "Namespace" else reference.namespace
+    namespace = reference.home or ""
     return RequestContext(
         namespace=namespace,
         name="",

@@ -75,6 +75,11 @@ class TargetReference:
     kind: str
     name: str
 
+    @property
+    def home(self) -> str | None:
+        """The namespace that it is in, or is itself; None for what is in none."""
+        return self.namespace or (self.name if self.kind == "Namespace" else None)
+
     def __str__(self) -> str:
         return "/".join(filter(None, (self.namespace, self.kind, self.name)))
 

@@ -65,8 +65,7 @@ class TargetContexts:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 kind = await reader.kind_of(reference)
                 # Before anything is read, and however it is spelled: nobody learns here what exists elsewhere.
-                namespace = reference.namespace or (reference.name if reference.kind == "Namespace" else None)
-                await caller.require(kind.get, namespace=namespace)
+                await caller.require(kind.get, namespace=reference.home)
                 reading = self._kept.get(reference)
                 if reading is None:
                     reading = self._kept[reference] = asyncio.create_task(reader.read(reference, kind=kind))

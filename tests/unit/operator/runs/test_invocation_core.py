@@ -133,6 +133,27 @@ def test_an_object_asks_for_a_run_of_its_own_for_the_target_of_its_incident() ->
     )
 
 
+OF_TARGET = replace(INCIDENT, name="", remediation_id="")
+PLACE = {"name": "NAMESPACE", "type": "string", "required": True, "description": "Where."}
+TARGET = {"kind": "deployment", "name": "checkout"}
+
+
+def test_an_object_that_names_a_target_is_judged_by_what_its_owners_demand_and_bound_to_it() -> None:
+    placed = replace(VERSION, document=remedy(parameters=[PLACE], customLabels={"restarts": "yes"}))
+    quiet = replace(OF_TARGET, custom_labels={"restarts": ("no",)})
+
+    new = request(context=OF_TARGET, version=placed, input={}, target=TARGET)
+    forbidden = request(context=quiet, version=placed, input={}, target=TARGET)
+
+    assert (str(new.target), new.target.api_version, new.analysis) == ("shop/Deployment/checkout", "apps/v1", "")
+    assert (new.values, new.facts["environment"], new.facts["allowed_here"]) == ({"NAMESPACE": "shop"}, "staging", True)
+    assert not forbidden.facts["allowed_here"]
+    with pytest.raises(InvalidInput, match="names another object than the target"):
+        request(context=OF_TARGET, version=placed, input={"NAMESPACE": "bank"}, target=TARGET)
+    with pytest.raises(InvalidInput, match=r"spec\.target: bank/Deployment/checkout is healed in another namespace"):
+        request(context=replace(OF_TARGET, target_namespace="bank"), target=TARGET)
+
+
 def test_the_timeout_is_twice_the_estimate_and_at_least_thirty_seconds() -> None:
     slow = replace(VERSION, document=remedy(estimatedDuration="10m"))
     requests = [request(), request(version=slow), request(timeoutSeconds=7)]
