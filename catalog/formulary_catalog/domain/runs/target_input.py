@@ -1,7 +1,8 @@
 """What a run may act on whose context is a target: parameters that name a namespace or a workload.
 
-`runs/preparation` calls it before the input is checked. Only labels of the target, its owners and its namespace were
-read, so a run that named another object would escape what the owners of that one demand.
+`runs/preparation` calls it before the input is checked, and the operator for what people create. Only labels of the
+target, its owners and its namespace were read, so a run that named another object would escape what the
+owners of that one demand.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,8 @@ from formulary_catalog.domain.targets.reference import KINDS, known_kind
 from formulary_catalog.domain.workflows.manifest import Parameter
 from formulary_catalog.errors import InvalidInput
 
-_NAMESPACES = frozenset({"NAMESPACE", "TARGET_NAMESPACE", "TARGET_RESOURCE_NAMESPACE"})
+_NAMESPACE = "NAMESPACE"
+"""Also the last word of every parameter that names one, such as SOURCE_NAMESPACE."""
 _WORKLOADS = frozenset({"WORKLOAD", "TARGET_WORKLOAD"})
 _NAMES = frozenset({"TARGET_NAME", "TARGET_RESOURCE_NAME"})
 _OF_KIND = {each.kind.upper(): each.kind for each in KINDS if each.kind != "Namespace"} | {
@@ -44,7 +46,9 @@ def bound_input(
         if value in (None, ""):
             if allowed:
                 bound[parameter.name] = allowed[0]
-        elif _folded(value) not in map(_folded, allowed):
+                continue
+            value = parameter.default
+        if value not in (None, "") and _folded(value) not in map(_folded, allowed):
             raise InvalidInput(
                 f"input.{parameter.name} names another object than the target of this call, {context.target}, whose "
                 f"constraints were applied; {_instead(allowed)}",
@@ -56,7 +60,7 @@ def bound_input(
 def _allowed(name: str, *, context: RequestContext) -> list[str] | None:
     """What a parameter of this name may be, what it is without a value first; None where it names no object."""
     objects = [(context.target_kind, context.target_name), *(_parts(owner) for owner in context.target_owners)]
-    if name in _NAMESPACES:
+    if name == _NAMESPACE or name.endswith(f"_{_NAMESPACE}"):
         return [context.target_namespace] if context.target_namespace else []
     if name in _NAMES:
         return [name for _, name in objects]
