@@ -132,7 +132,7 @@ class RequestContext:
     """The incident or the target a call belongs to: what the server appends to every search. Never shown to the model.
 
     That of a target has no name and no remediation id. `target_owners` are `kind/name` of what controls it, as far as
-    it is known. `note` is what an answer says of how the context was found.
+    it is known, `target_node` is what it runs on. `note` is what an answer says of how the context was found.
     """
 
     namespace: str
@@ -150,6 +150,7 @@ class RequestContext:
     target_kind: str = ""
     target_name: str = ""
     target_owners: tuple[str, ...] = ()
+    target_node: str = ""
     custom_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     strict_keys: frozenset[str] = field(default=frozenset(), repr=False)
     detected_labels: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """What a run may act on whose context is a target: parameters that name a namespace or a workload.
 
 `runs/preparation` calls it before the input is checked, and the operator for what people create. Only labels of the
-target, its owners and its namespace were read, so a run that named another object would escape what the
+target, its owners, its node and its namespace were read, so a run that named another object would escape what the
 owners of that one demand.
 """
 
@@ -68,6 +68,8 @@ def _allowed(name: str, *, context: RequestContext) -> list[str] | None:
         workloads = [each for kind in _CONTROLLERS for each in objects if each[0] == kind]
         return [f"{kind.lower()}/{name}" for kind, name in workloads] + [name for _, name in workloads]
     kind = _OF_KIND.get(name)
+    if context.target_node:
+        objects.append(("Node", context.target_node))
     return [name for each, name in objects if each == kind] if kind else None
 
 

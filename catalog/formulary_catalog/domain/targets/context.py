@@ -69,6 +69,7 @@ def target_context(around: Surroundings, *, mapping: ContextMapping) -> RequestC
         target_kind=reference.kind,
         target_name=reference.name,
         target_owners=tuple(f"{owner.kind}/{owner.name}" for owner in around.owners),
+        target_node=around.node.name if around.node is not None else "",
         custom_labels={demand.name: (demand.value,) for demand in demands if demand.custom},
         strict_keys=frozenset(mapping.strict),
         detected_labels=detected_facts(around),

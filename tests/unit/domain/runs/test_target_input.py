@@ -31,6 +31,12 @@ def test_each_parameter_for_a_namespace_is_that_of_the_target(name: str) -> None
         _bound(POD, name, "bank")
 
 
+def test_the_node_that_a_pod_runs_on_may_be_named_for_its_labels_were_read() -> None:
+    assert _bound(POD, "NODE") == "worker-1"
+    with pytest.raises(InvalidInput, match="give worker-1"):
+        _bound(POD, "NODE", "worker-2")
+
+
 def test_a_default_that_names_another_object_is_no_way_around_what_its_owners_demand() -> None:
     assert _bound(POD, "DEPLOYMENT", default="coredns") == "checkout"
     with pytest.raises(InvalidInput, match=r"input\.STATEFULSET names another object"):
