@@ -90,11 +90,13 @@ class CatalogService:
         context: ContextReference,
         caller: Caller,
         version: str = "",
+        search_id: str = "",
         browsing: bool = False,
     ) -> WorkflowDetails:
         """Everything about one workflow, named in any form of DESIGN section 3, if the incident allows it.
 
-        `browsing` as in `Visibility.of`. An incident that is named constrains what is found in any case.
+        `search_id` is that of a search of the caller, whose target counts where the call names none. `browsing` as in
+        `Visibility.of`. An incident that is named constrains what is found in any case.
 
         Raises:
             NotFound: no visible, allowed workflow has that name.
@@ -102,6 +104,7 @@ class CatalogService:
             ContextError, NotAllowed, Unavailable: as `search`.
         """
         arguments = {"workflow_id": workflow_id, "version": version}
+        context = await with_target_of_search(context, search_id=search_id, traces=self._traces, caller=caller)
         async with self._trail.record("details", caller=caller, reference=context, arguments=arguments) as record:
             found = await self._finder.find(
                 workflow_id, version=version, reference=context, caller=caller, record=record, browsing=browsing

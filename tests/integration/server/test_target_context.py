@@ -142,6 +142,17 @@ async def test_the_forbidden_workflow_is_not_found_by_name_either(url: str) -> N
     assert answer_of(allowed)["workflow_id"] == "oom-restart"
 
 
+async def test_the_details_of_a_hit_are_read_with_the_target_of_its_search(url: str) -> None:
+    quiet, loud = await _search(url, "quiet/Deployment/web"), await _search(url, "loud/Deployment/own")
+
+    wanted = {"workflow_id": "oom-restart", "search_id": loud["search_id"]}
+    found = answer_of(await call(url, DETAILS, wanted))
+    forbidden = refused(await call(url, DETAILS, {**wanted, "search_id": quiet["search_id"]}))
+
+    assert found["workflow_id"] == "oom-restart"
+    assert "not found" in forbidden
+
+
 async def test_without_a_target_an_agent_is_told_how_to_name_one(url: str) -> None:
     told = refused(await call(url, SEARCH, {"query": "oom"}))
 

@@ -65,6 +65,8 @@ class _Named(Arguments):
 class DetailsArguments(Targeted, _Named):
     """Which workflow is to be read."""
 
+    search_id: SearchId = ""
+
 
 class SelectionArguments(_Named):
     """Which workflow was chosen, and why."""

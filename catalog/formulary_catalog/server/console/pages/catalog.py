@@ -204,6 +204,7 @@ async def _details(request: Request, wanted: DetailsArguments) -> WorkflowDetail
     return await services_of(request).catalog.details(
         wanted.workflow_id,
         version=wanted.version,
+        search_id=wanted.search_id,
         context=ContextReference(target=wanted.target_reference),
         caller=visitor_of(request).caller,
         browsing=True,

@@ -163,6 +163,7 @@ DETAILS_TOOL = CatalogTool(
     run=_details,
     shrink=fit,
     narrowed_by=("version",),
+    unlisted=(WHOLE, "search_id"),  # what models give to every later call is understood here, too
 )
 SELECTION_TOOL = CatalogTool(
     name="record_workflow_selection",
