@@ -11,7 +11,7 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.targets.detected import detected_facts
 from formulary_catalog.domain.targets.mapping import ContextMapping, first_label
 from formulary_catalog.domain.targets.surroundings import ObjectMetadata, Surroundings
-from formulary_catalog.domain.workflows.labels import NO, STANDARD_KEYS, YES, wire_name
+from formulary_catalog.domain.workflows.labels import STANDARD_KEYS, YES, wire_name
 from formulary_catalog.errors import ContextError
 
 
@@ -40,8 +40,8 @@ def demands_on(around: Surroundings, *, mapping: ContextMapping) -> list[Demand]
     for source in sources:
         for demand in _demands_of(source, mapping=mapping):
             known = found.get(key := (demand.custom, demand.name))
-            # `yes` demands nothing, so a `no` of whoever owns the rest narrows what it leaves open.
-            if known is None or (_demands_nothing(known) and demand.value == NO):
+            # `yes` demands nothing, so whatever whoever owns the rest says narrows what it leaves open.
+            if known is None or (_demands_nothing(known) and not _demands_nothing(demand)):
                 found[key] = demand
     first = sources[0]
     for name, wanted in mapping.dimensions.items():

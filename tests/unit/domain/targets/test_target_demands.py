@@ -44,6 +44,7 @@ def test_a_workload_adds_what_its_namespace_leaves_open_and_changes_nothing_of_i
         ({}, NO_RESTARTS, {"no"}),
         ({"constraint.formulary.dev/restarts": "No"}, {}, {"no"}),
         ({"constraint.formulary.dev/restarts": "never"}, NO_RESTARTS, {"never"}),
+        (RESTARTS, {"constraint.formulary.dev/restarts": "never"}, {"never"}),
         (RESTARTS, {}, None),
     ],
 )
