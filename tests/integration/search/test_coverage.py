@@ -135,7 +135,8 @@ async def test_it_is_counted_what_a_namespace_that_forbids_restarts_has_left_of_
     words: CatalogParts, workflows: CatalogWriter
 ) -> None:
     declaring = {"raise": {"restarts": "no"}, "both": {"restarts": ["no", "yes"]}, "any": {"restarts": "*"}}
-    await fill(workflows, [workflow(name, labels=LABELS, customLabels=each) for name, each in declaring.items()])
+    labels = LABELS | {"signalType": ["OOMKilled", "Evicted"]}
+    await fill(workflows, [workflow(name, labels=labels, customLabels=each) for name, each in declaring.items()])
     for caller, served in ((LEAD, 5), (SHOPPER, 4)):
         notes = (await coverage(words).of_catalog(limit=1000, caller=caller)).notes
         assert f"a namespace that says restarts=no has 1 of {served} workflows left" in notes

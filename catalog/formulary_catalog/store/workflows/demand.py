@@ -75,7 +75,8 @@ class DemandReader:
         async def read(connection: Connection) -> tuple[int, int]:
             await enter(connection, namespaces=namespaces)
             row = await connection.fetchrow(
-                "select count(*) filter (where custom -> $1 ? $2) as left, count(*) as served from workflow_search",
+                "select count(*) filter (where custom -> $1 ? $2) as left, count(*) as served "
+                "from workflow_search where leading_row",
                 key,
                 NO,
             )
