@@ -88,7 +88,7 @@ async def test_labels_are_taken_flat_nested_and_as_lists(http: httpx2.AsyncClien
 
 
 async def test_a_vector_of_the_caller_ranks_in_place_of_ours(http: httpx2.AsyncClient, embedder: Embedder) -> None:
-    vector = [float(number) for number in embedder.embed_query("cert-manager does not renew a certificate that expired")]
+    vector = [float(number) for number in embedder.embed_query("cert-manager renews no certificate")]
 
     response = await http.post(SEARCH, json={"query": "restarts it", "embedding": vector, "top_k": 50})
 
@@ -266,7 +266,8 @@ async def test_a_query_parameter_beside_a_body_is_refused(
 async def test_contradicting_incidents_are_told_in_words_of_this_api(http: httpx2.AsyncClient) -> None:
     response = await http.post(SEARCH, json={"query": "restarts it", "remediation_id": "rr-other"}, headers=PAYMENTS)
 
-    assert "(headers, _meta, the address or remediation_id) name different remediation ids" in error_of(response)["message"]
+    said = error_of(response)["message"]
+    assert "(headers, _meta, the address or remediation_id) name different remediation ids" in said
 
 
 async def test_the_line_of_a_call_names_the_trace_that_tells_of_it(http: httpx2.AsyncClient) -> None:
