@@ -29,9 +29,10 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import charts, databases
 from support.admission import INVALID
 from support.agent import answer_of, call, found, refused
+from support.audit_log import Request
 from support.cluster import condition, fetch
 from support.cluster_runs import await_phase, job, remedy, run_object, server_request, submit
-from support.control_plane import ControlPlane, KubectlFailed, Request, control_plane
+from support.control_plane import ControlPlane, KubectlFailed, control_plane
 from support.filling import starter_documents
 from support.job_controller import job_controller
 from support.manifest import analysis, approval, contract, invocation, text, workflow

@@ -56,7 +56,7 @@ def test_a_restart_keeps_what_was_stored(control_plane: ControlPlane, namespace:
 
 def test_the_audit_log_tells_who_did_what(control_plane: ControlPlane, namespace: str) -> None:
     control_plane.apply(workflow("a"), namespace=namespace)
-    requests = control_plane.requests(user="admin", verbs=["create"], resource="remediationworkflows")
+    requests = control_plane.requests(user="admin", verbs=["patch"], resource="remediationworkflows")
     assert [(request.name, request.code) for request in requests if request.namespace == namespace] == [("a", 201)]
 
 

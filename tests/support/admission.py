@@ -115,7 +115,7 @@ async def configured(place: Place, *, port: int) -> AsyncIterator[None]:
         yield
     finally:
         path = VALIDATING_WEBHOOKS.path(name=place.configuration)
-        await asyncio.to_thread(place.plane.kubectl, "delete", "--raw", path)
+        await asyncio.to_thread(place.plane.raw, "delete", path)
 
 
 @asynccontextmanager

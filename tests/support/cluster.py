@@ -137,14 +137,12 @@ def apply_many(cluster: Cluster, manifests: Iterable[Mapping[str, Any]], *, name
 def delete_all(cluster: Cluster, resource: Resource, *, namespace: str, selector: str = "") -> None:
     """Delete all objects of a kind in a namespace, or those with a label such as `half=first`, in one request."""
     query = f"?labelSelector={selector.replace('=', '%3D')}" if selector else ""
-    cluster.kubectl("delete", "--raw", resource.path(namespace=namespace) + query)
+    cluster.raw("delete", resource.path(namespace=namespace) + query)
 
 
 def objects(cluster: Cluster, resource: Resource, *, namespace: str) -> list[dict[str, Any]]:
     """All objects of a kind in a namespace."""
-    items: list[dict[str, Any]] = json.loads(cluster.kubectl("get", "--raw", resource.path(namespace=namespace)))[
-        "items"
-    ]
+    items: list[dict[str, Any]] = json.loads(cluster.raw("get", resource.path(namespace=namespace)))["items"]
     return items
 
 

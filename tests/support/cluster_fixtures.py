@@ -69,7 +69,8 @@ def operator_account(cluster: Cluster) -> OperatorAccount:
 @pytest.fixture
 async def place(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Place]:
     """Where an admission webhook of this test's own judges."""
-    control_plane.kubectl("label", "namespace", namespace, f"judged={namespace}")
+    labels = {"judged": namespace}
+    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}})
     async with connected(control_plane.kubeconfig) as client:
         yield Place(plane=control_plane, client=client, namespace=namespace)
 

@@ -22,8 +22,9 @@ from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.submission import InvocationStore
 from formulary_operator.api.names import INVOCATIONS, Resource
 from formulary_operator.engines.job import JOBS
+from support.audit_log import Request
 from support.cluster import OperatorAccount, await_agreement, fetch, objects
-from support.control_plane import Cluster, Request
+from support.control_plane import Cluster
 from support.manifest import analysis, invocation, workflow
 from support.operator_process import Daemon, operator
 from support.runs import KEYS

@@ -16,16 +16,18 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from support.admin_requests import AdminRequests, RequestFailed
+from support.audit_log import Request, answered_request
 from support.toolcache import installed, location, run_installer
 from support.waiting import wait_until
 
@@ -54,23 +56,7 @@ class NoControlPlane(Exception):
 
 
 class KubectlFailed(Exception):
-    """kubectl ended with an error; the message is what it printed on its standard error."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A request that the API server has answered, from its audit log; `at` is RFC 3339 and when it was received."""
-
-    user: str
-    verb: str
-    group: str
-    resource: str
-    subresource: str
-    namespace: str
-    name: str
-    code: int
-    dry_run: bool
-    at: str
+    """kubectl, or a request in its place, ended with an error; the message is what was said about it."""
 
 
 class Cluster:
@@ -104,9 +90,13 @@ class Cluster:
         answer: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "--output=json"))
         return answer
 
-    def apply(self, *manifests: dict[str, Any], namespace: str = "default") -> str:
+    def apply(self, *manifests: dict[str, Any], namespace: str = "default") -> None:
         """`kubectl apply` of these manifests, validated."""
-        return self.kubectl("apply", f"--namespace={namespace}", "--filename=-", input=yaml.safe_dump_all(manifests))
+        self.kubectl("apply", f"--namespace={namespace}", "--filename=-", input=yaml.safe_dump_all(manifests))
+
+    def raw(self, verb: Literal["get", "delete"], path: str) -> str:
+        """The answer to a request for a path."""
+        return self.kubectl(verb, "--raw", path)
 
     def create_namespace(self, name: str) -> None:
         """Make sure that a namespace is there."""
@@ -122,6 +112,9 @@ class Cluster:
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
         self.create_namespace(namespace)
         self.apply(account, namespace=namespace)
+        return self._token(namespace, name, audiences=audiences, ttl=ttl)
+
+    def _token(self, namespace: str, name: str, *, audiences: Sequence[str], ttl: int) -> str:
         wanted = [f"--audience={audience}" for audience in audiences]
         return self.kubectl("create", "token", name, f"--namespace={namespace}", f"--duration={ttl}s", *wanted).strip()
 
@@ -143,6 +136,7 @@ class ControlPlane(Cluster):
         self._admin_token = secrets.token_hex(16)
         self._etcd: subprocess.Popen[bytes] | None = None
         self._api_server: subprocess.Popen[bytes] | None = None
+        self._requests: AdminRequests | None = None
         self.signing_key = home / "service-accounts.key"
         self.audit_log = home / "audit.log"
 
@@ -154,6 +148,15 @@ class ControlPlane(Cluster):
     def certificate_authority(self) -> Path:
         """The certificates that the API server is verified with, PEM."""
         return self._home / "certificates" / "apiserver.crt"
+
+    def apply(self, *manifests: dict[str, Any], namespace: str = "default") -> None:
+        """As `kubectl apply --server-side` does it, in this process."""
+        for manifest in manifests:
+            self._ask(partial(AdminRequests.apply, manifest=manifest, namespace=namespace))
+
+    def raw(self, verb: Literal["get", "delete"], path: str) -> str:
+        """The answer to a request for a path, from this process."""
+        return self._ask(lambda requests: requests.send(verb.upper(), path))
 
     def start(self) -> None:
         """Start both, and wait until the API server is ready. Raises RuntimeError with the end of the logs."""
@@ -185,6 +188,9 @@ class ControlPlane(Cluster):
 
     def stop_api_server(self, *, kill: bool = False) -> None:
         """Stop the API server, with `kill` at once and without a word to its clients. What it stored stays."""
+        if self._requests is not None:
+            self._requests.close()
+            self._requests = None
         _end(self._api_server, kill=kill)
         self._api_server = None
 
@@ -208,12 +214,24 @@ class ControlPlane(Cluster):
         lines = self.audit_log.read_text().splitlines()
         return [
             request
-            for request in map(_request, lines)
+            for request in map(answered_request, lines)
             if not request.dry_run
             and user in ("", request.user)
             and (not verbs or request.verb in verbs)
             and resource in ("", request.resource)
         ]
+
+    def _token(self, namespace: str, name: str, *, audiences: Sequence[str], ttl: int) -> str:
+        return self._ask(lambda requests: requests.token(namespace, name, audiences=audiences, ttl=ttl))
+
+    def _ask(self, ask: Callable[[AdminRequests], str]) -> str:
+        requests = self._requests = self._requests or AdminRequests(
+            url=self.url, authority=self.certificate_authority, token=self._admin_token
+        )
+        try:
+            return ask(requests)
+        except RequestFailed as failed:
+            raise KubectlFailed(str(failed)) from failed
 
     def _send(self, order: signal.Signals) -> None:
         assert self._api_server is not None
@@ -343,23 +361,6 @@ def find_assets() -> Path:
     if missing:
         raise NoControlPlane(f"{home} has no {', '.join(missing)}")
     return home
-
-
-def _request(line: str) -> Request:
-    event = json.loads(line)
-    target = event.get("objectRef", {})
-    return Request(
-        user=event["user"].get("username", ""),
-        verb=event["verb"],
-        group=target.get("apiGroup", ""),
-        resource=target.get("resource", ""),
-        subresource=target.get("subresource", ""),
-        namespace=target.get("namespace", ""),
-        name=target.get("name", ""),
-        code=event.get("responseStatus", {}).get("code", 0),
-        dry_run="dryRun=All" in event["requestURI"],
-        at=event["requestReceivedTimestamp"],
-    )
 
 
 def _new_key() -> str:

@@ -31,7 +31,7 @@ def judged(cluster: Cluster, document: dict[str, Any], *, validate: bool = True)
 def set_status(cluster: Cluster, resource: Resource, name: str, *, namespace: str, status: dict[str, Any]) -> None:
     """Give an object this status, as its controller would."""
     path = resource.path(namespace=namespace, name=name)
-    document = json.loads(cluster.kubectl("get", "--raw", path)) | {"status": status}
+    document = json.loads(cluster.raw("get", path)) | {"status": status}
     cluster.kubectl("replace", "--raw", f"{path}/status", "--filename=-", input=json.dumps(document))
 
 
