@@ -12,6 +12,8 @@ from formulary_catalog.store.runs.executors import ExecutorWriter
 from support.console import SHOP, Console, render
 from support.console_pages import WAITING, seen_by
 
+REFRESHES_AFTER = 10_500
+"""Milliseconds, more than pages wait before they ask for what is new."""
 _FOCUS = """() => {
     const focused = document.activeElement, style = getComputedStyle(focused);
     const marked = (style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0) || style.boxShadow !== 'none';
@@ -60,11 +62,13 @@ async def test_a_person_approves_by_keyboard_alone(console: Console, browser: Br
 async def test_a_decision_leaves_what_was_typed_for_another_run(console: Console, browser: Browser) -> None:
     run, other = await console.agent.run(SHOP), await console.agent.run(SHOP)
     async with seen_by("ana", console=console, browser=browser) as opened:
+        await opened.page.clock.install()
         page = await opened.open(WAITING.url)
         await card(page, other).get_by_label("Reason").fill("half a rea")
         await card(page, run).get_by_label("Reason").fill("Not before the sale ends")
         await card(page, run).get_by_role("button", name="Reject").click()
         await expect(page.locator("#decided")).to_contain_text(f"Rejection of {run} is recorded")
+        await page.clock.fast_forward(REFRESHES_AFTER)
         await expect(card(page, run)).to_have_count(0, timeout=60_000)
         assert await card(page, other).get_by_label("Reason").input_value() == "half a rea"
         assert opened.seen.nothing, opened.seen
@@ -150,13 +154,16 @@ async def test_a_page_that_refreshes_itself_keeps_the_focus_and_what_was_typed(
 ) -> None:
     run = await console.agent.run(SHOP)
     async with seen_by("ana", console=console, browser=browser) as opened:
+        await opened.page.clock.install()
         page = await opened.open(WAITING.url)
         field = card(page, run).get_by_label("Reason")
         await field.focus()
         await page.keyboard.type("half a rea")
         other = await console.agent.run(SHOP)
+        await page.clock.fast_forward(REFRESHES_AFTER)
         await expect(card(page, other)).to_be_visible(timeout=60_000)
         await render(console.dsn, run)
+        await page.clock.fast_forward(REFRESHES_AFTER)
         await expect(card(page, run).locator("code").first).to_be_attached(timeout=60_000)
         await page.keyboard.type("son")
         assert await field.input_value() == "half a reason"
@@ -168,15 +175,20 @@ async def test_health_keeps_the_focus_while_it_changes_and_shows_how_old_it_is(
     console: Console, browser: Browser
 ) -> None:
     async with seen_by("ana", console=console, browser=browser) as opened:
+        await opened.page.clock.install()
         page = await opened.open("/console/health")
         table = page.get_by_role("region", name="Table of parts")
         await table.focus()
         async with Database.opened(console.dsn, role=Role.WRITER, size=1) as database:
             await ExecutorWriter(database).announce(name="second", engines=["argo", "tekton"])
+        await page.clock.fast_forward(REFRESHES_AFTER)
         await expect(table).to_contain_text("argo", timeout=60_000)
         assert await table.evaluate("each => document.activeElement === each")
         at = await page.locator("#as-of").inner_text()
         await page.context.set_offline(True)
+        async with page.expect_event("requestfailed"):
+            await page.clock.fast_forward(REFRESHES_AFTER)
         await expect(page.locator("#as-of")).to_have_text(at)
         await page.context.set_offline(False)
+        await page.clock.fast_forward(REFRESHES_AFTER)
         await expect(page.locator("#as-of")).not_to_have_text(at, timeout=60_000)
