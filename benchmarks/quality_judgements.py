@@ -81,7 +81,9 @@ def read_judgements(path: Path) -> list[Judgement]:
     """
     files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
     return [
-        Judgement.model_validate(query) for file in files for query in yaml.safe_load(file.read_text(encoding="utf-8"))
+        Judgement.model_validate(query)
+        for file in files
+        for query in yaml.load(file.read_bytes(), Loader=yaml.CSafeLoader)
     ]
 
 

@@ -184,7 +184,7 @@ def cases() -> list[Case]:
     return [
         Case(kind=file.stem, number=number, data=data)
         for file in sorted(DIRECTORY.glob("*.yaml"))
-        for number, data in enumerate(yaml.safe_load(file.read_text(encoding="utf-8")))
+        for number, data in enumerate(yaml.load(file.read_bytes(), Loader=yaml.CSafeLoader))
     ]
 
 

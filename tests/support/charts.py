@@ -31,7 +31,9 @@ def chart() -> helm_python.Chart:
 def ci_values() -> dict[str, dict[str, Any]]:
     """The values of each file in `ci/`, by its name without `-values.yaml`."""
     files = sorted((CHART / "ci").glob("*-values.yaml"))
-    return {file.name.removesuffix("-values.yaml"): yaml.safe_load(file.read_text()) for file in files}
+    return {
+        file.name.removesuffix("-values.yaml"): yaml.load(file.read_bytes(), Loader=yaml.CSafeLoader) for file in files
+    }
 
 
 def templates(values: dict[str, Any], *, upgrade: bool = False, namespace: str = "formulary") -> dict[str, str]:

@@ -36,7 +36,7 @@ def held_queries() -> list[str]:
     read: list[dict[str, Any]] = [
         query
         for file in sorted(JUDGED.glob("**/judgements/*.yaml"))
-        for query in yaml.safe_load(file.read_text(encoding="utf-8"))
+        for query in yaml.load(file.read_bytes(), Loader=yaml.CSafeLoader)
     ]
     return [query["query"] for query in read if query["part"] == "held"]
 
