@@ -28,6 +28,7 @@ from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import databases
 from support.distribution import GroupScheduling
+from support.examples import note_first_tier
 from support.services import PATIENT, open_parts, service_on
 
 pytest_plugins = ["support.cluster_fixtures"]
@@ -68,9 +69,11 @@ def _authorities_once(*, _trust_env: bool = True) -> ssl.SSLContext:
 httpcore2.default_ssl_context = _authorities_once
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """What runs in the background is ended by a signal, and has to stop what it has started."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if "not long" in config.option.markexpr:
+        note_first_tier()
     for remembering in (spelling, synonyms, terms):  # mutants are forked from a process that has filled their caches
         for each in vars(remembering).values():
             if hasattr(each, "cache_clear"):

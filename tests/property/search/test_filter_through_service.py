@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
@@ -42,6 +42,7 @@ from support import manifest
 from support.access import Rights
 from support.adversarial import store
 from support.databases import migrated_database
+from support.examples import examples
 from support.filling import entry
 from support.services import open_parts, service_on
 
@@ -275,10 +276,10 @@ def ids(answer: SearchAnswer) -> list[str]:
     return [hit.version_id for hit in answer.workflows]
 
 
-examples = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+some = examples(few=20, many=60)
 
 
-@examples
+@examples(few=60, many=200)
 @given(catalog=catalogs, incident=closer_incidents, asked=st.lists(searches, min_size=3, max_size=5), see=sights)
 async def test_an_answer_holds_exactly_what_the_rules_allow_to_the_caller(
     world: World, catalog: list[Workflow], incident: RequestContext, asked: list[Asked], see: frozenset[str]
@@ -292,7 +293,7 @@ async def test_an_answer_holds_exactly_what_the_rules_allow_to_the_caller(
         assert answer.inferred == mentioned(each, loaded, may=may)
 
 
-@examples
+@some
 @given(
     catalog=catalogs, incident=closer_incidents, asked=searches, see=sights, by=st.sampled_from(["meaning", "words"])
 )
@@ -309,7 +310,7 @@ async def test_without_a_length_a_page_holds_the_same_but_for_what_fits_nothing(
     assert bool(left_out) == (len(kept) < len(whole.workflows))
 
 
-@examples
+@some
 @given(catalog=catalogs, incident=closer_incidents, asked=searches, data=st.data())
 async def test_what_a_caller_may_not_have_changes_nothing_of_an_answer(
     world: World, catalog: list[Workflow], incident: RequestContext, asked: Asked, data: st.DataObject
@@ -330,7 +331,7 @@ async def test_what_a_caller_may_not_have_changes_nothing_of_an_answer(
     assert among == by_themselves
 
 
-@examples
+@some
 @given(catalog=catalogs, asked=searches, data=st.data())
 async def test_a_least_confidence_drops_what_is_below_it_and_is_not_counted(
     world: World, catalog: list[Workflow], asked: Asked, data: st.DataObject
@@ -344,7 +345,7 @@ async def test_a_least_confidence_drops_what_is_below_it_and_is_not_counted(
     assert (answer.total_results, answer.search_mode) == (whole.total_results, whole.search_mode)
 
 
-@examples
+@some
 @given(
     catalog=catalogs, incident=closer_incidents, asked=searches, see=sights, by=st.sampled_from(["meaning", "words"])
 )
@@ -359,7 +360,7 @@ async def test_a_shorter_page_is_the_beginning_of_a_longer_one(
         assert (page.total_results, page.search_mode) == (whole.total_results, whole.search_mode)
 
 
-@examples
+@some
 @given(catalog=catalogs, incident=closer_incidents, asked=searches, see=sights)
 async def test_without_an_embedder_the_same_workflows_are_allowed(
     world: World, catalog: list[Workflow], incident: RequestContext, asked: Asked, see: frozenset[str]
@@ -372,7 +373,7 @@ async def test_without_an_embedder_the_same_workflows_are_allowed(
     assert by_words.search_mode == "lexical"
 
 
-@examples
+@some
 @given(catalog=catalogs, incident=closer_incidents, see=sights, limit=st.integers(1, 7))
 async def test_the_pages_of_the_list_are_the_allowed_workflows_in_name_order(
     world: World, catalog: list[Workflow], incident: RequestContext, see: frozenset[str], limit: int
@@ -390,7 +391,7 @@ async def test_the_pages_of_the_list_are_the_allowed_workflows_in_name_order(
     assert names == sorted(set(names))
 
 
-@examples
+@some
 @given(catalog=catalogs, incident=closer_incidents, asked=st.lists(searches, min_size=2, max_size=3), see=sights)
 async def test_an_explanation_agrees_with_the_rules_and_with_the_answer_for_every_workflow(
     world: World, catalog: list[Workflow], incident: RequestContext, asked: list[Asked], see: frozenset[str]
@@ -416,7 +417,7 @@ async def test_an_explanation_agrees_with_the_rules_and_with_the_answer_for_ever
                 assert bool(why.to_be_first) <= (why.rank != 1)
 
 
-@examples
+@some
 @given(catalog=catalogs, incident=incidents, asked=searches)
 async def test_what_the_incident_says_counts_as_if_the_caller_had_said_it(
     world: World, catalog: list[Workflow], incident: RequestContext, asked: Asked

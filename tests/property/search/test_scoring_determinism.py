@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
@@ -20,6 +20,7 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.databases import migrated_database
+from support.examples import examples
 from support.filling import fill, starter_documents
 from support.services import open_parts, service_on
 
@@ -68,7 +69,7 @@ async def services(
         ]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(few=20, many=60)
 @given(request=requests)
 async def test_equal_requests_get_equal_answers_in_falling_confidence(
     services: list[CatalogService], request: SearchRequest

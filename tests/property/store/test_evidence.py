@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
@@ -26,6 +26,7 @@ from formulary_catalog.store.search.statement import CandidateQuery, CandidateRe
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.databases import migrated_database
+from support.examples import examples
 from support.filling import entry
 from support.services import PATIENT
 
@@ -64,7 +65,7 @@ WRITTEN = st.lists(
     min_size=1,
     max_size=4,
 )
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+some = examples(few=20, many=60)
 LABELS_OF_EVERY_SIZE = [*range(0, 60, 4), 60, 62, 64, 66, 68, 70, 80, 100, 150, 400, 2000]
 
 
@@ -158,7 +159,7 @@ def _document(workflow: Workflow, *, name: str) -> dict[str, Any]:
     return document
 
 
-@quick
+@some
 @given(
     catalog=st.lists(workflows, min_size=1, max_size=6), words=st.lists(st.sampled_from(WORDS + STOP_WORDS + PHRASES))
 )
@@ -174,7 +175,7 @@ async def test_each_term_is_found_in_its_most_telling_place(
         assert evidence.places == bytes(workflow.place(word) for word in words)
 
 
-@quick
+@some
 @given(
     fields=st.lists(WRITTEN.map(" ".join), min_size=2, max_size=2),
     words=st.lists(WRITTEN.map(" ".join), min_size=1, max_size=4, unique=True),
@@ -206,7 +207,7 @@ async def test_a_term_stands_where_postgresql_finds_it(asking: Asking, fields: l
     assert tuple(found.evidence[0].places) == tuple(await asking.database.read(where))
 
 
-@quick
+@some
 @given(cosines=st.lists(st.none() | st.floats(-1, 1), min_size=1, max_size=8))
 async def test_the_cosine_is_that_of_the_vectors_unless_most_have_none(
     asking: Asking, cosines: list[float | None]
@@ -267,7 +268,7 @@ async def test_the_nearest_that_declare_the_signal_and_the_nearest_of_all_come_t
     assert found.signal_declared
 
 
-@quick
+@some
 @given(
     declared=st.lists(
         st.tuples(
