@@ -1,0 +1,35 @@
+"""When `make test` leaves the whole of `tests/cluster` out: once it has passed as it is."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.scripts import script
+
+LIFECYCLE, SEARCH = "tests.cluster.test_lifecycle", "tests.integration.search.test_answers"
+
+
+def _report(path: Path, *failed: str, passed: str = LIFECYCLE) -> Path:
+    cases = [f'<testcase classname="{name}" name="t"><failure/></testcase>' for name in failed]
+    cases.append(f'<testcase classname="{passed}" name="t"/>')
+    path.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("code", "failed", "passed"),
+    [
+        (0, [], True),
+        (1, [SEARCH], True),
+        (1, [SEARCH, LIFECYCLE], False),
+        (1, [SEARCH] * 10, False),  # where as many fail, the run is stopped
+        (2, [], False),
+        (-11, [], False),
+    ],
+)
+def test_it_has_passed_if_the_run_came_to_its_end_and_nothing_of_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, code: int, failed: list[str], passed: bool
+) -> None:
+    monkeypatch.setitem(sys.modules, "budget", script("budget"))
+    assert script("test").passed_cluster(_report(tmp_path / "report.xml", *failed), code=code) is passed
