@@ -1,6 +1,7 @@
 """One browser for all tests of the console, and for each module a server with a past of its own."""
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.browser import browsing
 from support.console import Console, serve_console, write_past
+from support.console_pages import Windows
 from support.databases import copied_database, migrated_database
 from support.runs import KEY
 
@@ -45,3 +47,10 @@ async def console(postgres: EmbeddedPostgres, past: str, embedder: Embedder, key
         serve_console(dsn, embedder=embedder, keys=keys) as served,
     ):
         yield served
+
+
+@pytest.fixture(scope="module")
+async def windows(console: Console, browser: Browser) -> AsyncIterator[Windows]:
+    """Windows of people who have signed in at it."""
+    async with AsyncExitStack() as stack:
+        yield Windows(console, browser, stack)

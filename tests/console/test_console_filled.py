@@ -1,18 +1,17 @@
 """Pages that a fresh catalog does not show: filled lists, a contract that was tried, two versions, and failures."""
 
-from collections.abc import AsyncIterator
 from typing import Literal
 
 import asyncpg
 import pytest
-from playwright.async_api import Browser, Page
+from playwright.async_api import Page
 
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.browser import Window
 from support.console import SHARED, Console
-from support.console_pages import each_look, findings, outline, overflow, seen_by
+from support.console_pages import Windows, each_look, findings, outline, overflow
 from support.filling import fill
 from support.manifest import contract, text, workflow
 
@@ -47,13 +46,6 @@ async def _filled(console: Console, embedder: Embedder) -> None:
         await owner.close()
 
 
-@pytest.fixture(scope="module")
-async def plain(console: Console, browser: Browser) -> AsyncIterator[Window]:
-    """A window without JavaScript."""
-    async with seen_by("lead", console=console, browser=browser, scripts=False) as opened:
-        yield opened
-
-
 async def has_no_barrier(opened: Window, *, heading: str) -> None:
     """Look at the page that is open. A failure is an error for the console of a browser, and for nothing else."""
     assert await opened.page.locator("h1").all_inner_texts() == [heading]
@@ -73,32 +65,29 @@ async def try_contract(opened: Window) -> Page:
 
 @each_look
 @pytest.mark.parametrize("path", FILLED)
-async def test_a_filled_page_has_no_barrier(
-    console: Console, browser: Browser, path: str, scheme: Scheme, size: tuple[int, int]
-) -> None:
-    async with seen_by("lead", console=console, browser=browser, size=size, color_scheme=scheme) as opened:
-        page = await opened.open(path)
-        assert await page.locator("tbody tr").count() > 0
-        await has_no_barrier(opened, heading=FILLED[path])
-        assert opened.seen.errors == []
+async def test_a_filled_page_has_no_barrier(windows: Windows, path: str, scheme: Scheme, size: tuple[int, int]) -> None:
+    opened = await windows.of("lead", size=size, color_scheme=scheme)
+    page = await opened.open(path)
+    assert await page.locator("tbody tr").count() > 0
+    await has_no_barrier(opened, heading=FILLED[path])
+    assert opened.seen.errors == []
 
 
 @each_look
 async def test_what_a_contract_would_have_changed_has_no_barrier(
-    console: Console, browser: Browser, scheme: Scheme, size: tuple[int, int]
+    windows: Windows, scheme: Scheme, size: tuple[int, int]
 ) -> None:
-    async with seen_by("lead", console=console, browser=browser, size=size, color_scheme=scheme) as opened:
-        page = await try_contract(opened)
-        assert await page.locator("tbody tr").count() > 0
-        await has_no_barrier(opened, heading=TRIED)
-        assert opened.seen.errors == []
+    opened = await windows.of("lead", size=size, color_scheme=scheme)
+    page = await try_contract(opened)
+    assert await page.locator("tbody tr").count() > 0
+    await has_no_barrier(opened, heading=TRIED)
+    assert opened.seen.errors == []
 
 
 @each_look
 @each_failure
 async def test_a_failure_is_a_page_without_barriers(
-    console: Console,
-    browser: Browser,
+    windows: Windows,
     *,
     person: str,
     path: str,
@@ -107,34 +96,30 @@ async def test_a_failure_is_a_page_without_barriers(
     scheme: Scheme,
     size: tuple[int, int],
 ) -> None:
-    async with seen_by(person, console=console, browser=browser, size=size, color_scheme=scheme) as opened:
-        answered = await opened.page.goto(f"{opened.seen.origin}{path}")
-        assert answered is not None
-        assert answered.status == status
-        await has_no_barrier(opened, heading=heading)
+    opened = await windows.of(person, size=size, color_scheme=scheme)
+    answered = await opened.page.goto(f"{opened.seen.origin}{path}")
+    assert answered is not None
+    assert answered.status == status
+    await has_no_barrier(opened, heading=heading)
 
 
 @pytest.mark.parametrize("path", FILLED)
-async def test_a_filled_page_says_the_same_without_javascript(
-    console: Console, browser: Browser, plain: Window, path: str
-) -> None:
-    without = await outline(await plain.open(path))
-    async with seen_by("lead", console=console, browser=browser) as opened:
-        assert without == await outline(await opened.open(path))
+async def test_a_filled_page_says_the_same_without_javascript(windows: Windows, path: str) -> None:
+    plain, opened = await windows.of("lead", scripts=False), await windows.of("lead")
+    assert await outline(await plain.open(path)) == await outline(await opened.open(path))
 
 
-async def test_a_contract_is_tried_without_javascript(console: Console, browser: Browser, plain: Window) -> None:
-    without = await outline(await try_contract(plain))
-    async with seen_by("lead", console=console, browser=browser) as opened:
-        assert without == await outline(await try_contract(opened))
+async def test_a_contract_is_tried_without_javascript(windows: Windows) -> None:
+    plain, opened = await windows.of("lead", scripts=False), await windows.of("lead")
+    assert await outline(await try_contract(plain)) == await outline(await try_contract(opened))
 
 
 @each_failure
 async def test_a_failure_says_the_same_without_javascript(
-    console: Console, browser: Browser, *, person: str, path: str, status: int, heading: str
+    windows: Windows, *, person: str, path: str, status: int, heading: str
 ) -> None:
-    async with seen_by(person, console=console, browser=browser, scripts=False) as opened:
-        answered = await opened.page.goto(f"{opened.seen.origin}{path}")
-        assert answered is not None
-        assert answered.status == status
-        assert await opened.page.locator("h1").all_inner_texts() == [heading]
+    opened = await windows.of(person, scripts=False)
+    answered = await opened.page.goto(f"{opened.seen.origin}{path}")
+    assert answered is not None
+    assert answered.status == status
+    assert await opened.page.locator("h1").all_inner_texts() == [heading]

@@ -4,7 +4,6 @@ With UPDATE_SCREENSHOTS=1 the pictures of the documentation are taken on the way
 """
 
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
 
@@ -18,11 +17,11 @@ from support.console_pages import (
     SIGN_IN,
     WAITING,
     ConsolePage,
+    Windows,
     each_look,
     findings,
     outline,
     overflow,
-    seen_by,
 )
 
 PICTURES = Path(__file__).parents[2] / "docs" / "images" / "console"
@@ -54,11 +53,11 @@ async def is_good(opened: Window, page: ConsolePage, *, scheme: Scheme, size: tu
 @each_page
 @each_look
 async def test_a_page_has_no_barrier_and_breaks_no_rule_of_its_own(
-    console: Console, browser: Browser, page: ConsolePage, scheme: Scheme, size: tuple[int, int]
+    windows: Windows, page: ConsolePage, scheme: Scheme, size: tuple[int, int]
 ) -> None:
-    async with seen_by("lead", console=console, browser=browser, size=size, color_scheme=scheme) as opened:
-        await opened.open(page.url)
-        await is_good(opened, page, scheme=scheme, size=size)
+    opened = await windows.of("lead", size=size, color_scheme=scheme)
+    await opened.open(page.url)
+    await is_good(opened, page, scheme=scheme, size=size)
 
 
 @each_look
@@ -70,25 +69,16 @@ async def test_who_is_not_known_gets_a_sign_in_page_without_barriers(
         await is_good(opened, SIGN_IN, scheme=scheme, size=size)
 
 
-@pytest.fixture(scope="module")
-async def plain(console: Console, browser: Browser) -> AsyncIterator[Window]:
-    """A window without JavaScript."""
-    async with seen_by("lead", console=console, browser=browser, scripts=False) as opened:
-        yield opened
-
-
 @each_page
-async def test_a_page_says_the_same_without_javascript(
-    console: Console, browser: Browser, plain: Window, page: ConsolePage
-) -> None:
-    without = await plain.open(page.url)
-    async with seen_by("lead", console=console, browser=browser) as opened:
-        assert await outline(without) == await outline(await opened.open(page.url))
+async def test_a_page_says_the_same_without_javascript(windows: Windows, page: ConsolePage) -> None:
+    without = await (await windows.of("lead", scripts=False)).open(page.url)
+    opened = await windows.of("lead")
+    assert await outline(without) == await outline(await opened.open(page.url))
     assert await without.locator("h1").inner_text() == page.heading
 
 
-async def test_the_navigation_reaches_every_page_without_javascript(plain: Window) -> None:
-    start = await plain.open(WAITING.url)
+async def test_the_navigation_reaches_every_page_without_javascript(windows: Windows) -> None:
+    start = await (await windows.of("lead", scripts=False)).open(WAITING.url)
     names = await start.get_by_role("navigation").first.get_by_role("link").all_inner_texts()
     reached = []
     for name in names:

@@ -53,6 +53,11 @@ class Seen:
     def nothing(self) -> bool:
         return not (self.violations or self.errors or self.dialogs or self.foreign)
 
+    def forget(self) -> None:
+        """Begin anew, for another page in the same window."""
+        for noted in (self.violations, self.errors, self.dialogs, self.foreign):
+            noted.clear()
+
     def watch(self, context: BrowserContext) -> None:
         """Note what happens in the windows of the context from now on."""
         context.on("console", self._console)

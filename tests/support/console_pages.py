@@ -1,7 +1,7 @@
 """The pages of the console, and how a person looks at them."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -91,6 +91,24 @@ async def seen_by(
     async with window(browser, console.url, size=size, **options) as opened:
         await sign_in(opened, token)
         yield opened
+
+
+class Windows:
+    """Windows of people who have signed in, one for each person and look: for tests that read a page after another."""
+
+    def __init__(self, console: Console, browser: Browser, stack: AsyncExitStack) -> None:
+        self._console, self._browser, self._stack = console, browser, stack
+        self._opened: dict[object, Window] = {}
+
+    async def of(self, token: str, *, size: tuple[int, int] = DESKTOP, **options: Any) -> Window:
+        """The window of the person with this token, with nothing seen in it."""
+        look = (token, size, *sorted(options.items()))
+        if look not in self._opened:
+            self._opened[look] = await self._stack.enter_async_context(
+                seen_by(token, console=self._console, browser=self._browser, size=size, **options)
+            )
+        self._opened[look].seen.forget()
+        return self._opened[look]
 
 
 async def sign_in(opened: Window, token: str) -> None:
