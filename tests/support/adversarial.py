@@ -221,6 +221,14 @@ async def store_embedded(
         await writer.apply(each, model_id=model_id)
 
 
+def nearby(vectors: npt.NDArray[np.float32], *, number: int) -> npt.NDArray[np.float32]:
+    """That many unit vectors, each near one of these in turn: those of `copies`, without a model."""
+    noise = np.random.default_rng(5).normal(scale=0.01, size=(number, vectors.shape[1]))
+    near = np.resize(vectors, noise.shape) + noise
+    unit: npt.NDArray[np.float32] = (near / np.linalg.norm(near, axis=1, keepdims=True)).astype(np.float32)
+    return unit
+
+
 def copies(documents: Sequence[Mapping[str, Any]], *, number: int, namespace: str) -> list[CatalogEntry]:
     """That many workflows, made of the documents in turn, with names, environments and owners of their own."""
     environments = ("production", "staging", "*", "test")

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import asyncpg
 import httpx2
-import numpy as np
 import pytest
 from mcp import Client, MCPError
 from mcp_types import TextResourceContents
@@ -34,7 +33,7 @@ from formulary_catalog.store.search.candidates import ALL
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_catalog.workflows.listing import Listing
 from support.access import KnownCallers, Rights
-from support.adversarial import Case, cases, copies, store, store_cases, store_embedded
+from support.adversarial import Case, cases, copies, nearby, store, store_cases, store_embedded
 from support.agent import agent, answer_of
 from support.databases import copied_database, migrated_database
 from support.filling import entry, starter_documents
@@ -87,9 +86,7 @@ async def world(
     small = [entry(document, namespace="small") for document in documents]
     large = copies(documents, number=many, namespace="large")
     vectors = embedder.embed_documents([each.embedding_text for each in small])
-    noise = np.random.default_rng(5).normal(scale=0.01, size=(many, vectors.shape[1]))
-    near = np.resize(vectors, noise.shape) + noise
-    near = (near / np.linalg.norm(near, axis=1, keepdims=True)).astype(np.float32)
+    near = nearby(vectors, number=many)
     async with migrated_database(postgres) as dsn:
         async with writers(dsn) as (writer, contexts):
             await store_embedded(small, vectors=vectors, writer=writer, model_id=embedder.model_id)

@@ -15,12 +15,14 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.candidates import ALL
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
-from support.adversarial import store
+from support.adversarial import nearby, store, store_embedded
 from support.databases import migrated_database
 from support.filling import entry
 from support.services import open_parts, service_on
 
 SIZE = ALL + 8
+EMBEDDED = 40
+"""So many of them have vectors of their own; those of the others are near these."""
 CALLER = Caller(name="test", access=EVERYTHING)
 NAMES = ("rb-4711", "zephyr", "restart-pod", "undo-it", "vg-q3-x9")
 """Of workflows whose texts are like those of many others."""
@@ -36,9 +38,13 @@ def _own() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 async def many(postgres: EmbeddedPostgres, embedder: Embedder) -> AsyncIterator[CatalogService]:
-    entries = [*map(entry, _own()), *(each.entries()[-1] for each in Catalog(SIZE).workflows())]
+    own, others = [*map(entry, _own())], [each.entries()[-1] for each in Catalog(SIZE).workflows()]
+    some = embedder.embed_documents([each.embedding_text for each in others[:EMBEDDED]])
+    vectors = nearby(some, number=SIZE)
     async with migrated_database(postgres) as dsn, Database.opened(dsn, role=Role.WRITER, deadline=60) as database:
-        await store(entries, writer=CatalogWriter(database), embedder=embedder)
+        writer = CatalogWriter(database)
+        await store(own, writer=writer, embedder=embedder)
+        await store_embedded(others, vectors=vectors, writer=writer, model_id=embedder.model_id)
         async with open_parts(dsn, embedder=embedder) as parts:
             yield service_on(parts)
 

@@ -29,7 +29,7 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.search.candidates import ALL
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from support.adversarial import cases, copies, store, store_embedded
+from support.adversarial import cases, copies, nearby, store, store_embedded
 from support.databases import migrated_database
 from support.filling import entry, starter_documents
 from support.services import open_parts
@@ -51,6 +51,7 @@ QUERIES = [
 ]
 NEARLY = ALL - 40
 """So many copies that, with the others, more are allowed than are ranked in full."""
+TWINS = 20
 LABELS: list[dict[str, list[str]]] = [{}, {"environment": ["production"]}, {"severity": ["high"], "component": ["Pod"]}]
 INCIDENT = RequestContext(
     namespace="formulary",
@@ -90,15 +91,16 @@ Ask: TypeAlias = Callable[[Wire, str], Awaitable[Reply]]
 def entries(starter_catalog: Path) -> list[CatalogEntry]:
     """The starter catalog and copies of it, more than are ranked in full; some of them differ in their names alone."""
     documents = starter_documents(starter_catalog)
-    twins = [entry(document, namespace="twin") for document in documents[:20]]
+    twins = [entry(document, namespace="twin") for document in documents[:TWINS]]
     return [*(entry(document) for document in documents), *twins, *copies(documents, number=NEARLY, namespace="copies")]
 
 
 @pytest.fixture(scope="module")
 def vectors(entries: list[CatalogEntry], embedder: Embedder) -> Vectors:
-    """By the hash of their text."""
-    embedded = embedder.embed_documents([each.embedding_text for each in entries])
-    return dict(zip((each.text_hash for each in entries), embedded, strict=True))
+    """By the hash of their text; those of copies are near those of what they are copies of."""
+    embedded = embedder.embed_documents([each.embedding_text for each in entries[:-NEARLY]])
+    near = nearby(embedded[:-TWINS], number=NEARLY)
+    return dict(zip((each.text_hash for each in entries), [*embedded, *near], strict=True))
 
 
 async def load(
