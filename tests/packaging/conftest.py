@@ -36,8 +36,11 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def built(place: Path) -> Distributions:
-    """Made in a copy of the source tree, which has no model at first."""
-    return build(copy_source_tree(place / "built"))
+    """Made in a copy of the source tree, which has no model at first, and files that others may not read."""
+    tree = copy_source_tree(place / "built")
+    for file in tree.rglob("*.py"):
+        file.chmod(0o600)
+    return build(tree)
 
 
 @pytest.fixture(scope="session", params=[False, pytest.param(True, marks=pytest.mark.long)], ids=["linked", "fetched"])

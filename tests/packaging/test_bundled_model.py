@@ -1,6 +1,7 @@
 """The bundled model is whole or not there, however its making ends."""
 
 import hashlib
+import runpy
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from support.waiting import wait_until
 
 _EMBEDDING = Path("catalog", "formulary_catalog", "embedding")
 _WEIGHTS = Path("all-MiniLM-L6-v2", "model.safetensors")
+_TOKENIZER = Path("all-MiniLM-L6-v2", "tokenizer.json")
 _ADAPTED = Path("all-MiniLM-L6-v2", "adapted.safetensors")
 
 
@@ -97,7 +99,21 @@ def test_another_adapter_than_the_one_that_was_measured_is_refused(embedding: Pa
     assert (embedding / _ADAPTED).read_bytes() == merged
 
 
-@pytest.mark.parametrize("file", [_WEIGHTS, _ADAPTED, Path("all-MiniLM-L6-v2", "tokenizer.json")], ids=str)
+def test_a_damaged_tokenizer_is_noticed(embedding: Path) -> None:
+    assert make_model(embedding).returncode == 0
+    intact = runpy.run_path(str(script(embedding)))["intact"]
+    whole = (embedding / _TOKENIZER).read_bytes()
+    assert intact()
+    (embedding / _TOKENIZER).write_bytes(whole[:-1])
+    assert not intact()
+    (embedding / _TOKENIZER).write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [_WEIGHTS, _ADAPTED, pytest.param(_TOKENIZER, marks=pytest.mark.long)],
+    ids=str,
+)
 def test_a_damaged_file_is_replaced_and_an_intact_one_kept(embedding: Path, file: Path) -> None:
     assert make_model(embedding).returncode == 0
     weights = embedding / file

@@ -7,6 +7,7 @@ import zipfile
 from email import message_from_bytes
 from pathlib import Path, PurePosixPath
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -93,6 +94,21 @@ def test_the_wheel_requires_nothing_heavy_and_the_lock_brings_nothing_heavy_alon
     assert [name for name in required | locked if _HEAVY.fullmatch(name)] == []
 
 
+def test_order_times_owners_and_permissions_in_the_archives_say_nothing_of_this_machine(built: Distributions) -> None:
+    with zipfile.ZipFile(built.wheel) as wheel:
+        packed = [PurePosixPath(each.filename) for each in wheel.infolist()]
+        assert {each.date_time for each in wheel.infolist()} == {(2020, 2, 2, 0, 0, 0)}
+        assert {each.external_attr >> 16 & 0o777 for each in wheel.infolist()} <= {0o644, 0o755}
+    with tarfile.open(built.source) as source:
+        assert {each.mtime for each in source} == {1_580_601_600}
+        assert {(each.uid, each.gid, each.uname, each.gname) for each in source} == {(0, 0, "", "")}
+        assert {each.mode & 0o777 for each in source} <= {0o644, 0o755}
+    starter = [path.name for path in packed if path.parent == PurePosixPath("formulary_catalog/starter")]
+    assert len(starter) > 1
+    assert starter == sorted(starter)
+
+
+@pytest.mark.long
 def test_the_same_files_give_the_same_bytes_in_another_place_with_other_permissions_and_times(
     built: Distributions, place: Path
 ) -> None:
