@@ -10,6 +10,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from formulary_catalog.domain.access import Authenticator
+from formulary_catalog.domain.runs.input_keys import InputKeys
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.listening.server import Server
 from formulary_catalog.loading.loader import Loader
@@ -22,6 +23,7 @@ from formulary_catalog.server.http.middleware import PROBES
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.incident_sources import IncidentSourceWriter
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -65,7 +67,12 @@ async def serving(
 
 
 async def load(
-    roots: Iterable[Path], *, dsn: str, embedder: Embedder | None, targets: ManifestTargets | None = None
+    roots: Iterable[Path],
+    *,
+    dsn: str,
+    embedder: Embedder | None,
+    targets: ManifestTargets | None = None,
+    keys: InputKeys | None = None,
 ) -> None:
     """Load the manifests below `roots` into a migrated database."""
     writing = await Database.open(dsn, role=Role.WRITER, deadline=30)
@@ -77,6 +84,7 @@ async def load(
             contracts=ContractWriter(writing, shared_namespace="formulary"),
             default_namespace="formulary",
             targets=targets,
+            sources=IncidentSourceWriter(writing, origin="file", keys=keys or InputKeys()),
             owns_contexts=True,
         )
         report = await loader.load(embedder=embedder)

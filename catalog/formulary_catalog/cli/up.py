@@ -170,7 +170,8 @@ async def _summary(catalog: "Standalone", *, report: "LoadReport") -> str:
 
     workflows, mode = await catalog.summary()
     contracts = f"{counted(report.contracts, 'contract')}, " if report.contracts else ""
-    return f"{counted(workflows, 'workflow')}, {counted(report.contexts, 'context')}, {contracts}mode {mode}"
+    sources = f"{counted(report.sources, 'incident source')}, " if report.sources else ""
+    return f"{counted(workflows, 'workflow')}, {counted(report.contexts, 'context')}, {contracts}{sources}mode {mode}"
 
 
 def _announce(settings: "Settings", *, port: int, summary: str) -> None:

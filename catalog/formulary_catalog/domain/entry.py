@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from formulary_catalog.domain.alerts.source import SourceManifest, SourceSpec
 from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.domain.governance.contract import ContractManifest, hidden_in_contract
 from formulary_catalog.domain.incidents import AIAnalysis, RequestContext, request_context
@@ -26,7 +27,7 @@ from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, emb
 from formulary_catalog.domain.workflows.problems import each_problem, nearest_name, problems
 from formulary_catalog.errors import InvalidManifest
 
-_M = TypeVar("_M", RemediationWorkflow, AIAnalysis, ContractManifest)
+_M = TypeVar("_M", RemediationWorkflow, AIAnalysis, ContractManifest, SourceManifest)
 _MAX_DEPTH = 100
 _CONSTRAINING = {"customLabels": "custom_labels", "detectedLabels": "detected_labels"}
 """The fields of a spec that say where a workflow may be offered, and their other spelling."""
@@ -95,6 +96,33 @@ class ContractEntry:
     namespace: str
     name: str
     spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceEntry:
+    """One valid source of alerts, ready to be stored; `document` is its spec as its author wrote it."""
+
+    namespace: str
+    name: str
+    spec: SourceSpec
+    document: Mapping[str, Any] = field(repr=False)
+
+
+def source_entry(document: Mapping[str, Any], *, source: str, default_namespace: str) -> SourceEntry:
+    """Validate an IncidentSource document.
+
+    Raises:
+        InvalidManifest: a field breaks a rule.
+    """
+    _require_shallow(document, source=source)
+    manifest = _validated(SourceManifest, document=document, source=source)
+    _require_storable({"spec": document["spec"]}, source=source)
+    return SourceEntry(
+        namespace=manifest.metadata.namespace or default_namespace,
+        name=manifest.metadata.name,
+        spec=manifest.spec,
+        document=document["spec"],
+    )
 
 
 def contract_entry(document: Mapping[str, Any], *, source: str, default_namespace: str) -> ContractEntry:

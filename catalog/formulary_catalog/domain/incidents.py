@@ -131,8 +131,10 @@ class AIAnalysis(Model):
 class RequestContext:
     """The incident or the target a call belongs to: what the server appends to every search. Never shown to the model.
 
-    That of a target has no name and no remediation id. `target_owners` are `kind/name` of what controls it, as far as
-    it is known, `target_node` is what it runs on. `note` is what an answer says of how the context was found.
+    That of a target has no name and no remediation id, that of an alert no name: `alert` is `namespace/name` of the
+    source that sent it, and its constraints are those of its target. `target_owners` are `kind/name` of what controls
+    it, as far as it is known, `target_node` is what it runs on. `note` is what an answer says of how the context was
+    found.
     """
 
     namespace: str
@@ -155,6 +157,7 @@ class RequestContext:
     strict_keys: frozenset[str] = field(default=frozenset(), repr=False)
     detected_labels: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    alert: str = ""
 
     @property
     def analysis(self) -> str:
@@ -210,10 +213,12 @@ def constraints_of(context: RequestContext, *, strict_keys: frozenset[str]) -> C
 def same_incident(one: RequestContext, other: RequestContext) -> bool:
     """Whether two contexts lead to the same answers and to the same runs.
 
-    Their namespaces count: who copies an id of somebody else's incident must not choose what is offered for it.
+    Their namespaces count: who copies an id of somebody else's incident must not choose what is offered for it. So does
+    whether one is an alert, whose constraints are not known here.
     """
     nothing: frozenset[str] = frozenset()
-    return (one.namespace, target_parts(one)) == (other.namespace, target_parts(other)) and (
+    places = ((each.namespace, target_parts(each), bool(each.alert)) for each in (one, other))
+    return len(set(places)) == 1 and (
         constraints_of(one, strict_keys=nothing) == constraints_of(other, strict_keys=nothing)
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.loading.alerts.sources import IncidentSourceSync
 from formulary_catalog.loading.contracts import ContractSync
 from formulary_catalog.loading.documents import file_of, read_documents
 from formulary_catalog.loading.files import find_manifests
@@ -17,6 +18,7 @@ from formulary_catalog.loading.report import LoadingProgress, LoadReport, silent
 from formulary_catalog.loading.targets.manifests import ManifestTargets
 from formulary_catalog.loading.vectors import store_missing_vectors
 from formulary_catalog.loading.workflows import WorkflowSync
+from formulary_catalog.store.incident_sources import IncidentSourceWriter
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -25,9 +27,9 @@ from formulary_catalog.store.workflows.writer import CatalogWriter
 class Loader:
     """Loads files, and directories of files, into one catalog.
 
-    `owns_contexts` says that nobody else writes contexts and contracts to this database: at the first load those that
-    no file describes are removed then. Loads that are asked for at the same time run one after the other: what was read
-    earlier must not be written over what was read later.
+    `owns_contexts` says that nobody else writes contexts, contracts and sources of alerts to this database: at the
+    first load those that no file describes are removed then. Loads that are asked for at the same time run one after
+    the other: what was read earlier must not be written over what was read later.
     """
 
     def __init__(
@@ -39,12 +41,18 @@ class Loader:
         contracts: ContractWriter,
         default_namespace: str,
         targets: ManifestTargets | None = None,
+        sources: IncidentSourceWriter | None = None,
         owns_contexts: bool,
     ) -> None:
         self.roots = tuple(roots)
         self._catalog = catalog
         self._contexts = ContextSync(contexts, owns_all=owns_contexts)
         self._contracts = ContractSync(contracts, owns_all=owns_contexts)
+        self._sources = (
+            IncidentSourceSync(sources, shared_namespace=default_namespace, owns_all=owns_contexts)
+            if sources is not None
+            else None
+        )
         self._default_namespace = default_namespace
         self._targets = targets
         self._loading = asyncio.Lock()
@@ -80,6 +88,8 @@ class Loader:
             await workflows.remove_missing(manifests)
         await self._contracts.run(manifests, complete=complete, broken_files=broken_files, report=report)
         await self._contexts.run(manifests, complete=complete, broken_files=broken_files, report=report)
+        if self._sources is not None:
+            await self._sources.run(manifests, complete=complete, broken_files=broken_files, report=report)
         if embedder is not None:
             await store_missing_vectors(
                 manifests.served, catalog=self._catalog, embedder=embedder, report=report, progress=progress

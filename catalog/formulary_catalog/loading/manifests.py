@@ -9,14 +9,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from formulary_catalog.domain import incidents
+from formulary_catalog.domain.alerts import source as alert_source
 from formulary_catalog.domain.entry import (
     CatalogEntry,
     ContractEntry,
+    SourceEntry,
     catalog_entry,
     contract_entry,
     incident_context,
     require_constraints,
     require_visible,
+    source_entry,
 )
 from formulary_catalog.domain.governance import contract
 from formulary_catalog.domain.incidents import RequestContext
@@ -26,11 +29,11 @@ from formulary_catalog.domain.workflows.problems import nearest_name
 from formulary_catalog.errors import InvalidManifest, VersionImmutable
 from formulary_catalog.loading.documents import ManifestDocument, Rejection
 
-_KINDS = {"kubernaut.ai": (manifest.KIND, incidents.KIND), "formulary.dev": (contract.KIND,)}
+_KINDS = {"kubernaut.ai": (manifest.KIND, incidents.KIND), "formulary.dev": (contract.KIND, alert_source.KIND)}
 """What is loaded, by API group."""
 _LOADED = [kind for kinds in _KINDS.values() for kind in kinds]
-_NOT_LOADED = ("WorkflowInvocation", "InvocationApproval", "IncidentSource")
-"""The other kinds of formulary.dev (DESIGN section 2): the operator reads the first two, no release the third yet."""
+_NOT_LOADED = ("WorkflowInvocation", "InvocationApproval")
+"""The other kinds of formulary.dev (DESIGN section 2), which the operator reads."""
 _MAX_COMPARED = 60
 
 
@@ -50,7 +53,15 @@ class FoundContract:
     contract: ContractEntry
 
 
-_Found = TypeVar("_Found", FoundContext, FoundContract)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSource:
+    """A source of alerts and where it was found."""
+
+    source: str
+    entry: SourceEntry
+
+
+_Found = TypeVar("_Found", FoundContext, FoundContract, FoundSource)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +83,7 @@ class Manifests:
     history: list[CatalogEntry] = field(default_factory=list)
     contexts: list[FoundContext] = field(default_factory=list)
     contracts: list[FoundContract] = field(default_factory=list)
+    sources: list[FoundSource] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     ignored: list[ManifestDocument] = field(default_factory=list)
@@ -86,6 +98,7 @@ def sort_out(documents: Iterable[ManifestDocument | Rejection], *, default_names
     entries: dict[tuple[str, str], dict[str, CatalogEntry]] = {}
     contexts: dict[tuple[str, str], FoundContext] = {}
     contracts: dict[tuple[str, str], FoundContract] = {}
+    sources: dict[tuple[str, str], FoundSource] = {}
     for document in documents:
         if isinstance(document, Rejection):
             manifests.rejections.append(document)
@@ -103,12 +116,17 @@ def sort_out(documents: Iterable[ManifestDocument | Rejection], *, default_names
                 entry = contract_entry(document.content, source=source, default_namespace=default_namespace)
                 given = FoundContract(source=source, contract=entry)
                 _add(given, kind=kind, key=(entry.namespace, entry.name), known=contracts, manifests=manifests)
+            elif kind == alert_source.KIND:
+                sender = source_entry(document.content, source=source, default_namespace=default_namespace)
+                sends = FoundSource(source=source, entry=sender)
+                _add(sends, kind=kind, key=(sender.namespace, sender.name), known=sources, manifests=manifests)
             else:
                 manifests.ignored.append(document)
         except InvalidManifest as error:
             manifests.rejections.append(rejection_of(error))
     manifests.contexts = list(contexts.values())
     manifests.contracts = list(contracts.values())
+    manifests.sources = list(sources.values())
     for versions in entries.values():
         _choose(versions, manifests=manifests)
     return manifests

@@ -15,12 +15,12 @@ def silent(phase: str, done: int, total: int) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class LoadReport:
-    """What one load did. Workflows are named `namespace/name@version`, removed ones, contexts and contracts
-    `namespace/name`.
+    """What one load did. Workflows are named `namespace/name@version`, removed ones, contexts, contracts and
+    sources of alerts `namespace/name`.
 
-    `contexts` and `contracts` count those described by the files, `embedded` the texts for which a vector was made,
-    `ignored` the documents of other kinds. `unembedded` says how many workflows have no vector because the model
-    failed, and why; it is empty where none has to wait for one.
+    `contexts`, `contracts` and `sources` count those described by the files, `embedded` the texts for which a vector
+    was made, `ignored` the documents of other kinds. `unembedded` says how many workflows have no vector because the
+    model failed, and why; it is empty where none has to wait for one.
     """
 
     created: list[str] = field(default_factory=list)
@@ -33,6 +33,9 @@ class LoadReport:
     changed_contracts: list[str] = field(default_factory=list)
     removed_contracts: list[str] = field(default_factory=list)
     contracts: int = 0
+    changed_sources: list[str] = field(default_factory=list)
+    removed_sources: list[str] = field(default_factory=list)
+    sources: int = 0
     embedded: int = 0
     unembedded: str = ""
     ignored: int = 0
@@ -44,4 +47,5 @@ class LoadReport:
         """Whether the catalog differs from before."""
         workflows = self.created or self.updated or self.removed
         contexts = self.changed_contexts or self.removed_contexts
-        return bool(workflows or contexts or self.changed_contracts or self.removed_contracts)
+        contracts = self.changed_contracts or self.removed_contracts
+        return bool(workflows or contexts or contracts or self.changed_sources or self.removed_sources)

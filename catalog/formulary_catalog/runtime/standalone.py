@@ -36,15 +36,18 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.migrate import migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.embedding_models import ModelStore
+from formulary_catalog.store.incident_sources import IncidentSourceWriter
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.knowledge.runbooks import RunbookWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.runs.input_keys import input_keys
 from formulary_catalog.store.workflows.writer import CatalogWriter
 
 _WRITE_SECONDS = 60.0
 _SUPERVISION_SECONDS = 1.0
 _CHECKPOINT_SECONDS = 60.0
 _OWNER = "postgres"
+_ORIGIN = "file"
 
 _log = structlog.get_logger(__name__)
 
@@ -163,6 +166,7 @@ async def standalone(
             contracts=ContractWriter(writing, shared_namespace=settings.catalog_namespace),
             default_namespace=settings.catalog_namespace,
             targets=in_manifests,
+            sources=IncidentSourceWriter(writing, origin=_ORIGIN, keys=input_keys(settings)),
             owns_contexts=not settings.database_url,
         )
         opening = CatalogParts.unconnected(

@@ -1,7 +1,8 @@
 """From what a call names to the constraints of its incident or target; in doubt the call fails (DESIGN section 6).
 
 `search/visibility` calls it for every call. This is where custom labels enter a search: they come from the stored
-AIAnalysis or from the labels of the target, and from nowhere else, so that a model can neither see nor change them.
+AIAnalysis or from the labels of the target, and from nowhere else, so that a model can neither see nor change them. An
+alert names a target, and demands what that demands.
 """
 
 import asyncio
@@ -13,9 +14,11 @@ from dataclasses import dataclass, field
 import structlog
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
+from formulary_catalog.domain.alerts.context import context_of_alert, given_by
+from formulary_catalog.domain.alerts.reading import is_alert_id
 from formulary_catalog.domain.incidents import RequestContext, same_incident
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.targets.reference import TargetReference
+from formulary_catalog.domain.targets.reference import TargetReference, target_reference
 from formulary_catalog.domain.text import storable
 from formulary_catalog.domain.waiting_room import WaitingRoom
 from formulary_catalog.errors import ContextError, NotAllowed, Overloaded
@@ -24,6 +27,7 @@ from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.readable import may_in_all
 from formulary_catalog.search.targets.contexts import TargetContexts
 from formulary_catalog.settings import ContextPolicy
+from formulary_catalog.store.alerts import AlertReader
 from formulary_catalog.store.incidents import ContextReader
 
 _POLL_SECONDS = 0.1
@@ -54,6 +58,7 @@ class ContextResolver:
         self,
         *,
         reader: ContextReader,
+        alerts: AlertReader,
         targets: TargetContexts,
         policy: ContextPolicy,
         wait_seconds: float,
@@ -61,7 +66,7 @@ class ContextResolver:
     ) -> None:
         self._targets = targets
         self._policy = policy
-        self._arrivals = _Arrivals(reader=reader, wait_seconds=wait_seconds)
+        self._arrivals = _Arrivals(reader=reader, alerts=alerts, wait_seconds=wait_seconds)
         self._metrics = metrics
 
     async def resolve(self, reference: ContextReference, *, caller: Caller) -> RequestContext | None:
@@ -87,6 +92,8 @@ class ContextResolver:
                 context = _agreed(found, named=named)
                 if reference.target is not None:
                     _require_about(context, reference.target)
+                if context.alert:
+                    context = await self.of_alert(context, caller=caller)
             elif reference.target is not None:
                 context = await self._targets.context_of(reference.target, caller=caller)
         except (ContextError, NotAllowed):
@@ -94,6 +101,13 @@ class ContextResolver:
             raise
         self._metrics.count_context_lookup("none" if context is None else "found")
         return context
+
+    async def of_alert(self, alert: RequestContext, *, caller: Caller) -> RequestContext:
+        """The context of an alert that the caller may use: that of its target. Raises as `resolve`."""
+        target = target_reference(namespace=alert.target_namespace, kind=alert.target_kind, name=alert.target_name)
+        assert target is not None, "an alert without a target is not stored"
+        demanded = await self._targets.context_of(target, caller=caller, known=given_by(alert))
+        return context_of_alert(alert, target=demanded)
 
     async def _named(self, reference: ContextReference, *, caller: Caller) -> "_Named | None":
         """The incident that the call names, None for none. Raises as `resolve` does."""
@@ -148,8 +162,9 @@ class _Arrivals:
     the slots that other callers need.
     """
 
-    def __init__(self, *, reader: ContextReader, wait_seconds: float) -> None:
+    def __init__(self, *, reader: ContextReader, alerts: AlertReader, wait_seconds: float) -> None:
         self._reader = reader
+        self._alerts = alerts
         self._wait_seconds = wait_seconds
         self._room = WaitingRoom(places=_CALLS, places_each=_CALLS_EACH)
         self._awaited: dict[_Named, _Awaited] = {}
@@ -165,7 +180,7 @@ class _Arrivals:
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._wait_seconds
         decided: dict[tuple[str, ...], bool] = {}
-        found = await self._reader.find(remediation_ids=named.ids, analysis=named.analysis)
+        found = await self._look(named)
         usable = await self._usable(found, named=named, caller=caller, decided=decided)
         if named.unknown(usable) is None:
             return usable
@@ -180,12 +195,18 @@ class _Arrivals:
                 async with awaited.looking:
                     if clock() - awaited.looked_at >= _POLL_SECONDS:
                         awaited.looked_at = clock()  # also of a look that fails: the others wait for the next one
-                        awaited.found = await self._reader.find(remediation_ids=named.ids, analysis=named.analysis)
+                        awaited.found = await self._look(named)
                 usable = await self._usable(awaited.found, named=named, caller=caller, decided=decided)
                 remaining = deadline - clock()
                 if named.unknown(usable) is None or remaining <= 0:
                     return usable
                 await asyncio.sleep(min(_POLL_SECONDS, remaining))
+
+    async def _look(self, named: _Named) -> list[RequestContext]:
+        """The AIAnalysis objects and the alerts that are named."""
+        found = await self._reader.find(remediation_ids=named.ids, analysis=named.analysis)
+        ids = frozenset(filter(is_alert_id, named.ids))
+        return [*found, *(await self._alerts.find(ids))] if ids else found
 
     async def _usable(
         self, found: list[RequestContext], *, named: _Named, caller: Caller, decided: dict[tuple[str, ...], bool]
@@ -252,8 +273,8 @@ def _agreed(found: list[RequestContext], *, named: _Named) -> RequestContext:
     first = meant[0]
     if any(not same_incident(first, other) for other in meant[1:]):
         raise ContextError(
-            f"remediation id {_shown(first.remediation_id)} belongs to {len(meant)} AIAnalysis objects with different "
-            "targets, constraints or namespaces; name one with the header X-AIAnalysis: namespace/name"
+            f"remediation id {_shown(first.remediation_id)} belongs to {len(meant)} incidents with different targets, "
+            "constraints or namespaces; name one with the header X-AIAnalysis: namespace/name, or name the target"
         )
     return first
 

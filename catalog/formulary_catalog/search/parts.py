@@ -24,6 +24,7 @@ from formulary_catalog.search.targets.contexts import TargetContexts
 from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.search.visibility import Visibility
 from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.alerts import AlertReader
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.database.connection import DEADLINE, Database, Role
 from formulary_catalog.store.incidents import ContextReader
@@ -92,6 +93,7 @@ class CatalogParts:
         targets = targets or TargetContexts(None, mapping=DEFAULT_MAPPING)
         contexts = ContextResolver(
             reader=ContextReader(database),
+            alerts=AlertReader(database),
             targets=targets,
             policy=policy,
             wait_seconds=settings.context_wait_seconds,

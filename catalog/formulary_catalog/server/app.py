@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from formulary_catalog import __version__
 from formulary_catalog.domain.access import Authenticator, Caller
 from formulary_catalog.domain.console_address import CONSOLE_PATH
+from formulary_catalog.incidents.receiving import AlertReceiving
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.readiness import Readiness
@@ -31,11 +32,13 @@ from formulary_catalog.server.http import probes
 from formulary_catalog.server.http.authentication import Anybody, Counted, Identification
 from formulary_catalog.server.http.concurrency import Admission
 from formulary_catalog.server.http.errors import MCP_PATH, error_reply, is_of_oauth
-from formulary_catalog.server.http.middleware import MAX_BODY_BYTES, Edge, HostRule
+from formulary_catalog.server.http.middleware import LOOPBACK_NAMES, MAX_BODY_BYTES, Edge, HostRule
+from formulary_catalog.server.http.senders import Senders
 from formulary_catalog.server.http.trusted_proxy import TrustedProxy
 from formulary_catalog.server.mcp.server import mcp_server
 from formulary_catalog.server.mcp.toolsets import AddressChecked
 from formulary_catalog.server.rest import (
+    alerts,
     analytics,
     browsing,
     coverage,
@@ -58,6 +61,7 @@ _ROUTERS = (
     browsing.router,  # before what takes any path of workflows
     workflows.router,
     reading.router,
+    alerts.router,
     coverage.router,
     health.router,
     ruling.router,
@@ -114,6 +118,11 @@ def create_app(
     app.state.services, app.state.readiness, app.state.metrics = services, readiness, parts.metrics
     app.state.catalog_size = probes.CatalogSize(parts.workflows)
     app.state.alert_states = alert_states
+    app.state.alerts = AlertReceiving(
+        parts.database,
+        keys=input_keys(settings),
+        asks=authenticator is not None or settings.host not in LOOPBACK_NAMES,
+    )
     app.state.door = Door(
         Identification(known),
         sessions=Sessions(EndedSessions(parts.database), keys=input_keys(settings).keys),
@@ -127,6 +136,7 @@ def create_app(
         hosts=HostRule(allowed=settings.allowed_hosts, listening_on=settings.host),
         authenticator=known,
         visitors=app.state.door,
+        senders=Senders(app.state.alerts),
     )
 
 

@@ -103,7 +103,7 @@ async def test_a_file_without_a_document_is_invalid(tmp_path: Path, content: str
         (
             {"apiVersion": "formulary.dev/v1alpha1"},
             "kind: 'RemediationWorkflow' is no kind of formulary.dev; its kinds are GovernanceContract, "
-            "WorkflowInvocation, InvocationApproval, IncidentSource",
+            "IncidentSource, WorkflowInvocation, InvocationApproval",
         ),
     ],
 )
@@ -116,13 +116,24 @@ async def test_a_misspelt_kind_is_invalid(tmp_path: Path, named: dict[str, str],
 
 
 async def test_a_kind_of_ours_that_is_not_loaded_is_skipped(tmp_path: Path) -> None:
-    source = {"apiVersion": "formulary.dev/v1alpha1", "kind": "IncidentSource", "metadata": {"name": "shop-alerts"}}
+    run = {"apiVersion": "formulary.dev/v1alpha1", "kind": "WorkflowInvocation", "metadata": {"name": "restart"}}
     (tmp_path / "a.yaml").write_text(text(workflow("a")))
-    (tmp_path / "source.yaml").write_text(text(source))
+    (tmp_path / "run.yaml").write_text(text(run))
     done = await formulary("validate", str(tmp_path))
     assert done.code == 0
-    assert "skipped: kind IncidentSource (formulary.dev/v1alpha1) is not checked" in done.out
+    assert "skipped: kind WorkflowInvocation (formulary.dev/v1alpha1) is not checked" in done.out
     assert "1 valid, 0 invalid, 1 skipped" in done.out
+
+
+async def test_a_source_of_alerts_is_checked(tmp_path: Path) -> None:
+    source = {"apiVersion": "formulary.dev/v1alpha1", "kind": "IncidentSource", "metadata": {"name": "shop-alerts"}}
+    spec = {"type": "alertmanager", "namespaces": ["shop"]}
+    (tmp_path / "good.yaml").write_text(text(source | {"spec": spec}))
+    (tmp_path / "wrong.yaml").write_text(text(source | {"spec": {**spec, "targt": {}}}))
+    done = await formulary("validate", str(tmp_path))
+    assert done.code == 1
+    assert "(1 incident source)" in done.out
+    assert "spec.targt: is unknown; did you mean target?" in done.out
 
 
 async def test_all_problems_of_a_manifest_are_shown(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from formulary_catalog.store.resyncs import ResyncWriter
 from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
+from support.alerts import report
 from support.filling import fill, refusal
 from support.served import Served, incident_of, written
 from support.services import service_on
@@ -38,6 +39,7 @@ async def tenants(workflows: CatalogWriter, contexts: ContextWriter, writing: Da
         await contexts.save(RequestContext(namespace=namespace, name="oom", remediation_id=f"rr-{namespace}"))
         await AlertRuleWriter(writing).replace(RuleObject(namespace, "rules"), [Alert(name="Down")])
         await RefusalWriter(writing).note(refusal(f"wrong-{namespace}", namespace=namespace))
+        await report(writing, namespace=namespace)
     await ResyncWriter(writing).note("formulary/operator", listed=8, differed=0, refused=None, every_seconds=300)
     return ids
 

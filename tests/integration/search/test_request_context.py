@@ -18,6 +18,7 @@ from formulary_catalog.search.incidents import ContextResolver
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
+from formulary_catalog.store.alerts import AlertReader
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextReader, ContextWriter
 from formulary_catalog.store.search.candidates import ALL
@@ -155,7 +156,12 @@ async def test_all_calls_of_one_caller_wait_together_for_an_incident_that_is_wri
     async with Database.opened(database, role=Role.SERVER, deadline=30) as reading:
         reader = CountingReader(reading)
         resolver = ContextResolver(
-            reader=reader, targets=NO_TARGETS, policy=ContextPolicy.REQUIRED, wait_seconds=60, metrics=Metrics()
+            reader=reader,
+            alerts=AlertReader(reading),
+            targets=NO_TARGETS,
+            policy=ContextPolicy.REQUIRED,
+            wait_seconds=60,
+            metrics=Metrics(),
         )
         started = time.monotonic()
         waiting = {asyncio.create_task(resolver.resolve(_header("rr-late"), caller=CALLER)) for _ in range(5)}
@@ -174,6 +180,7 @@ async def test_a_few_calls_wait_for_unknown_incidents_and_the_others_are_told_to
     resolver = ContextResolver(
         targets=NO_TARGETS,
         reader=ContextReader(reading),
+        alerts=AlertReader(reading),
         policy=ContextPolicy.REQUIRED,
         wait_seconds=60,
         metrics=Metrics(),

@@ -17,6 +17,8 @@ from support.tenants import ALICE, IN_ALPHA
 TABLES = (
     "admission_record",
     "alembic_version",
+    "alert",
+    "alert_episode",
     "alert_rule",
     "audit_event",
     "decision_basis",
@@ -27,6 +29,7 @@ TABLES = (
     "executor",
     "governance_contract",
     "halt",
+    "incident_source",
     "insight_key",
     "invocation",
     "invocation_approval",
@@ -57,8 +60,11 @@ TABLES = (
 )
 FILLED = {
     "alembic_version",
+    "alert",
+    "alert_episode",
     "alert_rule",
     "digest_key",
+    "incident_source",
     "insight_key",
     "knowledge_document",
     "knowledge_progress",
@@ -76,7 +82,10 @@ FILLED = {
     "workflow_version",
 }
 SECURED = {
+    "alert",
+    "alert_episode",
     "alert_rule",
+    "incident_source",
     "knowledge_document",
     "refused_workflow",
     "request_context",
@@ -225,7 +234,8 @@ async def test_row_security_is_forced_on_every_table_that_belongs_to_a_namespace
         "refused_workflow",
     )
     trail = ("trace_event", "trace_head", "sealed_constraints")
-    names = (*tenants, *trail, "alert_rule", "request_context", *RUNS_OF_NAMESPACES)
+    alerts = ("alert", "alert_rule", "incident_source")
+    names = (*tenants, *trail, *alerts, "request_context", *RUNS_OF_NAMESPACES)
     # What the webhook noted, and which runs are being started, is for the writer alone.
     writers = ("admission_record", "run_start", "workflow_author")
     assert {row["relname"]: row["secured"] for row in rows} == dict.fromkeys(names, True) | dict.fromkeys(
@@ -233,8 +243,11 @@ async def test_row_security_is_forced_on_every_table_that_belongs_to_a_namespace
     )
 
 
-async def test_the_server_may_change_nothing_and_only_append_to_the_audit_trail(owner: Any) -> None:
+async def test_the_server_may_only_append_to_the_audit_trail_and_keep_what_a_source_reports(owner: Any) -> None:
     allowed = set()
+    # Row-level security confines them to the source that the session names; its ended incidents alone may go.
+    of_alerts = {("alert", each) for each in ("INSERT", "UPDATE", "DELETE")}
+    of_alerts |= {("alert_episode", "INSERT"), ("alert_episode", "UPDATE")}
     for table, privilege in itertools.product(
         TABLES, ["INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER", "REFERENCES"]
     ):
@@ -245,9 +258,11 @@ async def test_the_server_may_change_nothing_and_only_append_to_the_audit_trail(
             column = await owner.fetchval(
                 "select has_any_column_privilege($1, $2, $3)", Role.SERVER, f"formulary.{table}", privilege
             )
-            assert not column or (table, privilege) in allowed
-    assert allowed == {
+            # Of a source: when it sent something last, and what of that could not be used.
+            assert not column or (table, privilege) in allowed or (table, privilege) == ("incident_source", "UPDATE")
+    assert allowed - of_alerts == {
         (table, "INSERT")
         for table in ("audit_event", "decision_basis", "invocation", "invocation_approval", "invocation_secret")
     }
+    assert of_alerts <= allowed
     assert not await owner.fetchval("select has_schema_privilege($1, 'formulary', 'CREATE')", Role.SERVER)

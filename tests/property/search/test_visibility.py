@@ -17,6 +17,7 @@ from formulary_catalog.search.incidents import ContextResolver
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.search.visibility import CallScope, Visibility
 from formulary_catalog.settings import ContextPolicy
+from formulary_catalog.store.alerts import AlertReader
 from formulary_catalog.store.incidents import ContextReader
 from support.access import EVERYWHERE, Rights
 from support.targets import NO_TARGETS
@@ -60,6 +61,16 @@ class Stored(ContextReader):
         ]
 
 
+class NoAlerts(AlertReader):
+    """Nothing was reported by a source."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def find(self, remediation_ids: frozenset[str]) -> list[RequestContext]:
+        return []
+
+
 class Nowhere(ReadableNamespaces):
     """Namespaces of people who look through the catalog, which agents never do."""
 
@@ -92,7 +103,12 @@ def scoping(
     readable: ReadableNamespaces | None = None,
 ) -> Visibility:
     resolver = ContextResolver(
-        reader=Stored(list(incidents)), targets=NO_TARGETS, policy=policy, wait_seconds=0, metrics=Metrics()
+        reader=Stored(list(incidents)),
+        alerts=NoAlerts(),
+        targets=NO_TARGETS,
+        policy=policy,
+        wait_seconds=0,
+        metrics=Metrics(),
     )
     return Visibility(contexts=resolver, shared_namespace=SHARED, readable=readable or Nowhere())
 

@@ -34,6 +34,7 @@ class _Verdict:
     workflows: int = 0
     incidents: int = 0
     contracts: int = 0
+    sources: int = 0
 
     @property
     def valid(self) -> bool | None:
@@ -118,6 +119,8 @@ def _verdicts(paths: tuple[Path, ...]) -> dict[str, _Verdict]:
         verdict = verdicts[file_of(contract.source)]
         verdict.contracts += 1
         verdict.warnings += [f"{contract.source}: {line}" for line in contract_advice(contract.contract)]
+    for sender in manifests.sources:
+        verdicts[file_of(sender.source)].sources += 1
     for rejection in manifests.rejections:
         verdicts.setdefault(file_of(rejection.source), _Verdict()).problems.extend(rejection.one_by_one)
     for note in manifests.notes:
@@ -180,7 +183,12 @@ def _show(verdicts: dict[str, _Verdict], *, quiet: bool) -> None:
 def _contents(verdict: _Verdict) -> str:
     from formulary_catalog.runtime.terminal import counted
 
-    counts = ((verdict.workflows, "workflow"), (verdict.incidents, "incident"), (verdict.contracts, "contract"))
+    counts = (
+        (verdict.workflows, "workflow"),
+        (verdict.incidents, "incident"),
+        (verdict.contracts, "contract"),
+        (verdict.sources, "incident source"),
+    )
     return ", ".join(counted(number, noun) for number, noun in counts if number) or "nothing new"
 
 
@@ -197,6 +205,7 @@ def _as_json(verdicts: dict[str, _Verdict]) -> dict[str, object]:
             "workflows": verdict.workflows,
             "incidents": verdict.incidents,
             "contracts": verdict.contracts,
+            "sources": verdict.sources,
             "problems": [
                 {"source": problem.source, "field": problem.field, "message": problem.message}
                 for problem in verdict.problems

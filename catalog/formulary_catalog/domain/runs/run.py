@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from formulary_catalog.domain.alerts.reading import is_alert_id
 from formulary_catalog.domain.audit.chain import MAX_TRACE_ID, OWN_TRACE
 from formulary_catalog.domain.audit.sealing import Sealed
 from formulary_catalog.domain.canonical_json import canonical_json
@@ -251,8 +252,9 @@ class Invocation:
 
     @property
     def is_of_target(self) -> bool:
-        """Whether labels of its target constrain it: it was asked for with a target and no incident."""
-        return bool(self.target.name) and not (self.analysis or self.remediation_id)
+        """Whether labels of its target constrain it: it was asked for with a target or an alert, and no AIAnalysis."""
+        is_of_analysis = bool(self.analysis or (self.remediation_id and not is_alert_id(self.remediation_id)))
+        return bool(self.target.name) and not is_of_analysis
 
     @property
     def runs_for_real(self) -> bool:

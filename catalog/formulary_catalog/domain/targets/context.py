@@ -4,7 +4,7 @@ The namespace's word counts most. A label of the object, its owners or its node 
 have, and never changes one: owners of workloads can narrow, not widen. In doubt there is no context, but an error.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from formulary_catalog.domain.incidents import RequestContext
@@ -29,8 +29,10 @@ class Demand:
     label: str
 
 
-def demands_on(around: Surroundings, *, mapping: ContextMapping) -> list[Demand]:
+def demands_on(around: Surroundings, *, mapping: ContextMapping, known: Collection[str] = frozenset()) -> list[Demand]:
     """What the labels around a target demand, one demand for each constraint.
+
+    `known` are the dimensions that the alert of a call gives, which no label has to.
 
     Raises:
         ContextError: the namespace, or an object in none, has no label that is required.
@@ -39,24 +41,26 @@ def demands_on(around: Surroundings, *, mapping: ContextMapping) -> list[Demand]
     found: dict[tuple[bool, str], Demand] = {}
     for source in sources:
         for demand in _demands_of(source, mapping=mapping):
-            known = found.get(key := (demand.custom, demand.name))
+            earlier = found.get(key := (demand.custom, demand.name))
             # `yes` demands nothing, so whatever whoever owns the rest says narrows what it leaves open.
-            if known is None or (_demands_nothing(known) and not _demands_nothing(demand)):
+            if earlier is None or (_demands_nothing(earlier) and not _demands_nothing(demand)):
                 found[key] = demand
     first = sources[0]
     for name, wanted in mapping.dimensions.items():
-        if wanted.required and first_label(wanted, first.labels) is None:
+        if wanted.required and name not in known and first_label(wanted, first.labels) is None:
             raise ContextError(_unlabelled(first, name=name, label=wanted.labels[0], others=wanted.labels[1:]))
     return list(found.values())
 
 
-def target_context(around: Surroundings, *, mapping: ContextMapping) -> RequestContext:
-    """The context of a call about this target.
+def target_context(
+    around: Surroundings, *, mapping: ContextMapping, known: Collection[str] = frozenset()
+) -> RequestContext:
+    """The context of a call about this target; `known` as of `demands_on`.
 
     Raises:
         ContextError: as `demands_on`.
     """
-    demands = demands_on(around, mapping=mapping)
+    demands = demands_on(around, mapping=mapping, known=known)
     reference = around.reference
     namespace = reference.home or ""
     return RequestContext(

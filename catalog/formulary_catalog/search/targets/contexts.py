@@ -6,7 +6,7 @@ that a label is obeyed as soon, and for all callers alike; the right to have it 
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from cachetools import TTLCache
 
@@ -40,15 +40,17 @@ class TargetContexts:
         """Whether calls may name a target here."""
         return self._reader is not None
 
-    async def context_of(self, reference: TargetReference, *, caller: Caller) -> RequestContext:
-        """The context of a call about the target.
+    async def context_of(
+        self, reference: TargetReference, *, caller: Caller, known: Collection[str] = frozenset()
+    ) -> RequestContext:
+        """The context of a call about the target; `known` are the dimensions that the alert of the call gives.
 
         Raises:
             ContextError: targets are not read here, it does not exist, or its namespace lacks a label.
             NotAllowed: the caller may not get the target.
             Unavailable: it cannot be read now, or the caller's rights cannot be checked.
         """
-        return target_context(await self._surroundings(reference, caller=caller), mapping=self.mapping)
+        return target_context(await self._surroundings(reference, caller=caller), mapping=self.mapping, known=known)
 
     async def demands_on(self, reference: TargetReference, *, caller: Caller) -> list[Demand]:
         """What the owners of the target demand, and which labels say so. Raises as `context_of`."""

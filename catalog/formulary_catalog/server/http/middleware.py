@@ -31,6 +31,7 @@ from formulary_catalog.server.http.errors import (
     is_of_console,
     is_of_oauth,
 )
+from formulary_catalog.server.http.senders import MAX_ALERT_BYTES, is_of_sender
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _AUTHORITY = re.compile(r"(?:https?://)?(?:\[([^\]\s]+)\]|([^:/@?#\\\s\[\]]+))(?::\d{1,5})?", re.IGNORECASE)
@@ -106,12 +107,15 @@ class Edge:
         admission: Admission,
         authenticator: Authenticator = _ANYBODY,
         visitors: Identifies | None = None,
+        senders: Identifies | None = None,
     ) -> None:
-        """`visitors` finds out who looks at the console, whose pages lead strangers to a page where they sign in."""
+        """`visitors` finds out who looks at the console, whose pages lead strangers to a page where they sign in;
+        `senders`, which incident source sends alerts."""
         self._app = app
         self._hosts = hosts
         self._identification: Identifies = Identification(authenticator)
         self._visitors = visitors or self._identification
+        self._senders = senders or self._identification
         self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -131,23 +135,29 @@ class Edge:
             await self._app(scope, receive, send)
             return
         # Before the body is read: strangers are not worth the memory.
-        caller = await (self._visitors if _is_for_people(scope) else self._identification).of(scope)
+        caller = await self._who_knows(scope).of(scope)
         if isinstance(caller, Caller):
             await self._call(with_caller(scope, caller), receive, send, caller=caller.name)
         else:
             await caller(scope, receive, send)
 
+    def _who_knows(self, scope: Scope) -> Identifies:
+        """What finds out who sends a request."""
+        if is_of_sender(scope):
+            return self._senders
+        return self._visitors if _is_for_people(scope) else self._identification
+
     async def _call(self, scope: Scope, receive: Receive, send: Send, *, caller: str) -> None:
         path = scope["path"]
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                body = await _read_body(receive, at_most=_longest(path))
+                body = await _read_body(receive, at_most=_longest(scope))
         except TimeoutError:
             await _late(path)(scope, receive, send)
             return
         if body is None:
             return
-        message = _message(path, body)
+        message = _message(scope, body)
         if isinstance(message, Response):
             await message(scope, receive, send)
             return
@@ -191,8 +201,8 @@ class Edge:
                 headers={"Allow": "POST"},
             )
         declared = headers.get("content-length", "")
-        if declared.isdecimal() and int(declared[:20]) > _longest(path):
-            return _too_large(path)
+        if declared.isdecimal() and int(declared[:20]) > _longest(scope):
+            return _too_large(scope)
         return None
 
 
@@ -231,9 +241,11 @@ def _is_for_people(scope: Scope) -> bool:
     return path == FAVICON_PATH or is_of_console(path)
 
 
-def _longest(path: str) -> int:
-    """So many bytes a body on this path may have."""
-    return MAX_TRIED_BYTES if path == TRIED_PATH else MAX_BODY_BYTES
+def _longest(scope: Scope) -> int:
+    """So many bytes the body of a request may have."""
+    if is_of_sender(scope):
+        return MAX_ALERT_BYTES
+    return MAX_TRIED_BYTES if scope["path"] == TRIED_PATH else MAX_BODY_BYTES
 
 
 async def _read_body(receive: Receive, *, at_most: int) -> bytes | None:
@@ -281,21 +293,23 @@ def _late(path: str) -> Response:
     )
 
 
-def _message(path: str, body: bytes) -> Mapping[str, Any] | Response:
+def _message(scope: Scope, body: bytes) -> Mapping[str, Any] | Response:
     """The JSON-RPC message of a body where the path is that of MCP, nothing elsewhere; or the refusal to send."""
-    if len(body) > _longest(path):
-        return _too_large(path)
+    path = scope["path"]
+    if len(body) > _longest(scope):
+        return _too_large(scope)
     if nested_too_deep(body):
         return _too_deep(path)
     return _rpc_message(body) if path == MCP_PATH else {}
 
 
-def _too_large(path: str) -> Response:
+def _too_large(scope: Scope) -> Response:
+    less = "fewer alerts at once" if is_of_sender(scope) else "less, the essential words first"
     return error_reply(
-        path=path,
+        path=scope["path"],
         status=413,
         code=_INPUT_INVALID,
-        message=f"the request body is over {_longest(path)} bytes; send less, the essential words first",
+        message=f"the request body is over {_longest(scope)} bytes; send {less}",
     )
 
 

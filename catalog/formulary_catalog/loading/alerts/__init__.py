@@ -1,0 +1,1 @@
+"""Sources of alerts in the manifests of a directory."""
