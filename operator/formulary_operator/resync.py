@@ -25,6 +25,7 @@ from formulary_operator.kube.client import KubeClient
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.runs.expiry import ListedObjects
 from formulary_operator.settings import OperatorSettings
+from formulary_operator.sources.reconciler import SourceReconciler
 from formulary_operator.watch.drift import Key, by_key, is_adrift
 from formulary_operator.watch.queue import CATALOG_KINDS, ObjectKey, Priority, WorkQueue, key_of, pause_after
 from formulary_operator.watch.sweep_guard import SweepGuard
@@ -62,6 +63,7 @@ class Resync:
         embedding: Embedding,
         kept_fields: KeptFields,
         executor: RunWiring,
+        sources: SourceReconciler,
         queue: WorkQueue[ObjectKey],
         guard: SweepGuard,
         metrics: OperatorMetrics,
@@ -77,6 +79,7 @@ class Resync:
         self._embedding = embedding
         self._kept_fields = kept_fields
         self._executor = executor
+        self._sources = sources
         self._queue = queue
         self._guard = guard
         self._metrics = metrics
@@ -110,7 +113,7 @@ class Resync:
 
     async def notice_emptiness(self) -> None:
         """Ask for a resync when nothing of a kind is left: kopf reports an empty listing to nobody."""
-        kinds = (*CATALOG_KINDS, *self._executor.kinds)
+        kinds = (*CATALOG_KINDS, *self._executor.kinds, *self._sources.kinds)
         places = [resource.path(namespace=namespace) for resource in kinds for namespace in self._namespaces]
         empty = set(places)  # what is empty at the start, the first resync sees
         while True:
@@ -138,6 +141,7 @@ class Resync:
         started = time.monotonic()
         # Incidents first: calls for one that is not known yet fail.
         compared = [await self._analyses(), await self._workflows()]
+        compared += [await self._of_sources(resource) for resource in self._sources.kinds]
         if kinds := self._executor.kinds:
             objects = ListedObjects()
             compared += [await self._of_runs(resource, objects=objects) for resource in kinds]
@@ -231,6 +235,18 @@ class Resync:
                 stored.discard((key.namespace, key.name))
                 if not self._executor.is_settled(resource, document):
                     self._queue.add(key, Priority.URGENT)
+        return _Compared(listed, self._send(resource, {ObjectKey(resource.plural, *key) for key in stored}))
+
+    async def _of_sources(self, resource: Resource) -> _Compared:
+        """Have every source looked at, since its Secret may be another one; those that are gone differ."""
+        stored = {key for key in await self._sources.stored() if self._watches(key[0])}
+        listed = 0
+        async for page in self._pages(resource):
+            listed += len(page)
+            for document in page:
+                key = key_of(resource, document)
+                stored.discard((key.namespace, key.name))
+                self._queue.add(key, Priority.COMPARED)
         return _Compared(listed, self._send(resource, {ObjectKey(resource.plural, *key) for key in stored}))
 
     def _watches(self, namespace: str) -> bool:

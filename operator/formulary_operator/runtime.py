@@ -20,8 +20,10 @@ from formulary_catalog.store.database.fencing import Superseded, fence
 from formulary_catalog.store.database.migrate import require_current_schema
 from formulary_catalog.store.database.webhook_token import webhook_token
 from formulary_catalog.store.embedding_models import ModelStore
+from formulary_catalog.store.incident_sources import IncidentSourceWriter
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.resyncs import ResyncWriter
+from formulary_catalog.store.runs.input_keys import input_keys
 from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -30,7 +32,7 @@ from formulary_operator.admission.configuration import WebhookConfiguration
 from formulary_operator.admission.selfsigned import SelfSigned
 from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import run_webhook
-from formulary_operator.api.names import ANALYSES, WORKFLOWS
+from formulary_operator.api.names import ANALYSES, INCIDENT_SOURCES, WORKFLOWS
 from formulary_operator.audit.auditing import Auditing
 from formulary_operator.audit.publishing import ConfigMapPlace
 from formulary_operator.health import OperatorHealth, StartPhase
@@ -40,9 +42,11 @@ from formulary_operator.kube.client import KubeClient, KubernetesUnavailable
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.kube.lease import Leadership
 from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.reporting import Reporter
 from formulary_operator.resync import Resync
 from formulary_operator.serving import served
 from formulary_operator.settings import OperatorSettings
+from formulary_operator.sources.reconciler import SourceReconciler
 from formulary_operator.watch.kopf_watch import Watcher
 from formulary_operator.watch.queue import CATALOG_KINDS, ObjectKey, WorkQueue
 from formulary_operator.watch.sweep_guard import SweepGuard
@@ -221,7 +225,15 @@ class Operator:
             metrics=metrics,
             queue=self._queue,
         )
-        self._reconcilers |= self._executor.reconcilers
+        self._sources = SourceReconciler(
+            client=client,
+            sources=IncidentSourceWriter(database, origin=SOURCE, keys=input_keys(settings)),
+            reporter=Reporter(INCIDENT_SOURCES, client=client, events=events, metrics=metrics),
+            queue=self._queue,
+            shared_namespace=settings.catalog_namespace,
+            any_namespace=self._any_namespace,
+        )
+        self._reconcilers |= {**self._executor.reconcilers, INCIDENT_SOURCES.plural: self._sources.reconcile}
         self._resync = Resync(
             settings,
             name=self._name,
@@ -233,6 +245,7 @@ class Operator:
             embedding=embedding,
             kept_fields=kept_fields,
             executor=self._executor,
+            sources=self._sources,
             queue=self._queue,
             guard=SweepGuard(settings, name=self._name, database=database, events=events, metrics=metrics),
             metrics=metrics,
@@ -248,11 +261,12 @@ class Operator:
         self._health.phase = StartPhase.SYNCING
         await self._kinds_served()
         await self._executor.find_kinds()
+        await self._sources.find_kinds()
         await fence(self._database, name=self._name)
         self._metrics.leader.set(1)
         self._metrics.queue_depth.set_function(lambda: len(self._queue))
         watcher = Watcher(
-            kinds=(*CATALOG_KINDS, *self._executor.kinds),
+            kinds=(*CATALOG_KINDS, *self._executor.kinds, *self._sources.kinds),
             namespaces=self._settings.watch_namespaces,
             changed=self._queue.add,
             relisted=self._resync.ask,
@@ -272,6 +286,7 @@ class Operator:
                 *self._auditing.works(),
                 *self._documents.works(),
                 *self._executor.works(),
+                *self._sources.works(),
             )
         finally:
             if self.drains:

@@ -16,6 +16,7 @@ from formulary_catalog.domain.runs.facts import UnknownAuthors
 from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.errors import FormularyError, StartupError
 from formulary_catalog.loading.targets.opening import read_context_mapping
+from formulary_catalog.store.alerts import AlertReader
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.fencing import Superseded
 from formulary_catalog.store.runs.approvals import ApprovalStore
@@ -103,6 +104,7 @@ class RunWiring:
             KubernetesTargets(client),
             mapping=read_context_mapping(settings.context_file),
             of_objects=settings.context_target == "kubernetes",
+            alerts=AlertReader(database),
         )
         requests = RunSubmission(
             database,

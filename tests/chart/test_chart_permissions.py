@@ -16,6 +16,8 @@ CATALOG = {
     ("kubernaut.ai", "remediationworkflows", (), tuple(WATCH)),
     ("kubernaut.ai", "aianalyses", (), tuple(WATCH)),
     ("kubernaut.ai", "remediationworkflows/status", (), ("patch",)),
+    ("formulary.dev", "incidentsources", (), tuple(WATCH)),
+    ("formulary.dev", "incidentsources/status", (), ("patch",)),
     ("", "events", (), ("create",)),
 }
 RUN = ("create", "get", "delete")
@@ -316,7 +318,8 @@ def test_people_with_the_roles_of_the_cluster_may_view_all_and_edit_workflows_an
     assert "rbac.authorization.k8s.io/aggregate-to-view" not in edit["metadata"]["labels"]
     assert {verb for rule in view["rules"] for verb in rule["verbs"]} == set(WATCH)
     assert _resources(view) == {
-        *("remediationworkflows", "aianalyses", "workflowinvocations", "governancecontracts", "invocationapprovals"),
+        *("remediationworkflows", "aianalyses", "incidentsources"),
+        *("workflowinvocations", "governancecontracts", "invocationapprovals"),
     }
     assert _resources(edit) == {"remediationworkflows", "workflowinvocations", "aianalyses/constraints"}
 
@@ -382,7 +385,13 @@ def test_who_approves_and_who_writes_rules_follows_from_no_role_of_the_cluster(r
 def test_where_nothing_is_run_nobody_is_given_rights_on_runs() -> None:
     roles = [o for o in charts.render(CI["open"]) if o["kind"] in ("Role", "ClusterRole")]
 
-    assert not [role for role in roles for rule in role["rules"] if "formulary.dev" in rule["apiGroups"]]
+    assert {
+        resource.partition("/")[0]
+        for role in roles
+        for rule in role["rules"]
+        if "formulary.dev" in rule["apiGroups"]
+        for resource in rule["resources"]
+    } == {"incidentsources"}
 
 
 def _notes(values: dict[str, Any], *, upgrade: bool = False) -> str:

@@ -11,6 +11,7 @@ from formulary_catalog.domain.runs.run import Phase, Reason
 from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.errors import RateLimited
+from formulary_catalog.store.alerts import AlertReader
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
@@ -132,7 +133,9 @@ async def test_an_object_that_nobody_took_up_within_the_timeout_of_its_run_becom
                 authorizer=authorizer,
             ),
             authorizer=authorizer,
-            targets=RunTargets(KubernetesTargets(client), mapping=DEFAULT_MAPPING, of_objects=False),
+            targets=RunTargets(
+                KubernetesTargets(client), mapping=DEFAULT_MAPPING, alerts=AlertReader(writing), of_objects=False
+            ),
             runs_namespace="formulary-runs",
             rules=RunRules(shared_namespace="formulary"),
         )

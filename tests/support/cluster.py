@@ -14,7 +14,15 @@ from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.targets.reading import BUDGETS
 from formulary_catalog.domain.targets.reference import KINDS
 from formulary_catalog.errors import InvalidManifest
-from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
+from formulary_operator.api.names import (
+    ANALYSES,
+    APPROVALS,
+    CONTRACTS,
+    INCIDENT_SOURCES,
+    INVOCATIONS,
+    WORKFLOWS,
+    Resource,
+)
 from support.control_plane import Cluster
 from support.waiting import wait_until
 
@@ -55,12 +63,12 @@ _RULES = [
     },
     {
         "apiGroups": ["formulary.dev"],
-        "resources": [CONTRACTS.plural, APPROVALS.plural],
+        "resources": [CONTRACTS.plural, APPROVALS.plural, INCIDENT_SOURCES.plural],
         "verbs": ["get", "list", "watch"],
     },
     {
         "apiGroups": ["formulary.dev"],
-        "resources": [f"{resource.plural}/status" for resource in (INVOCATIONS, CONTRACTS, APPROVALS)],
+        "resources": [f"{each.plural}/status" for each in (INVOCATIONS, CONTRACTS, APPROVALS, INCIDENT_SOURCES)],
         "verbs": ["patch"],
     },
     {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},

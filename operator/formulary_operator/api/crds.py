@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from formulary_catalog.domain.alerts.source import SourceSpec
 from formulary_catalog.domain.governance.contract import ContractSpec
 from formulary_catalog.domain.workflows.manifest import WorkflowSpec
 from formulary_operator.api.analysis import AnalysisSpec
@@ -12,9 +13,9 @@ from formulary_operator.api.approval import ApprovalSpec, ApprovalStatus
 from formulary_operator.api.contract import ContractStatus
 from formulary_operator.api.definition import Kind, column, ready
 from formulary_operator.api.invocation import InvocationSpec, InvocationStatus
-from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS
+from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INCIDENT_SOURCES, INVOCATIONS, WORKFLOWS
 from formulary_operator.api.schema import PRESERVE, structural_schema
-from formulary_operator.api.status import WorkflowStatus
+from formulary_operator.api.status import SourceStatus, WorkflowStatus
 
 _HEADER = "# Generated from the models by `make generate`; change those.\n"
 
@@ -84,6 +85,21 @@ KINDS = (
         columns=(
             column("Scope", ".spec.scope.name", "Subject of the contract."),
             column("Ready", ready("status"), "Whether the newest rules are in force."),
+            column("Reason", ready("reason"), "Reason of the condition Ready.", wide=True),
+        ),
+    ),
+    Kind(
+        resource=INCIDENT_SOURCES,
+        short_name="isrc",
+        description="A system whose alerts become incidents. It posts them to /api/v1/incidents/NAMESPACE/NAME of the "
+        "server. The constraints of an alert are those of its target.",
+        # Unknown fields are kept, and then refused: a misspelt one would be left out in silence.
+        spec=structural_schema(SourceSpec, keep_unknown=True, defaults=False),
+        status=structural_schema(SourceStatus),
+        columns=(
+            column("Type", ".spec.type", "System that sends the alerts."),
+            column("Ready", ready("status"), "Whether alerts are taken."),
+            column("Mapped", '.status.conditions[?(@.type=="Mapped")].status', "Whether all alerts could be used."),
             column("Reason", ready("reason"), "Reason of the condition Ready.", wide=True),
         ),
     ),

@@ -36,6 +36,7 @@ INVOCATIONS = Resource(
 )
 CONTRACTS = Resource(group="formulary.dev", version="v1alpha1", plural="governancecontracts", kind="GovernanceContract")
 APPROVALS = Resource(group="formulary.dev", version="v1alpha1", plural="invocationapprovals", kind="InvocationApproval")
+INCIDENT_SOURCES = Resource(group="formulary.dev", version="v1alpha1", plural="incidentsources", kind="IncidentSource")
 EVENTS = Resource(group="", version="v1", plural="events", kind="Event")
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease")
 CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap")

@@ -63,3 +63,16 @@ class WorkflowStatus(Model):
         description="Ready: the content that was applied last is served. Indexed: it can be found by meaning. "
         "Invocable: agents can run it. Reasons and messages say what to do.",
     )
+
+
+class SourceStatus(Model):
+    """State of the source. Written by the operator only."""
+
+    observed_generation: Generation | None = Field(
+        default=None, description="metadata.generation of the object that this status describes."
+    )
+    conditions: Conditions = Field(
+        default=[],
+        description="Ready: alerts are taken; if false, the message names what is missing. Mapped: all alerts could be "
+        "used; if false, the message names the last one that could not, and why.",
+    )

@@ -7,7 +7,8 @@ sections 6 and 13).
 
 from cachetools import TTLCache
 
-from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.alerts.context import context_of_alert, given_by
+from formulary_catalog.domain.incidents import RequestContext, same_incident
 from formulary_catalog.domain.runs.run import Invocation, Reason, RunTarget, Source
 from formulary_catalog.domain.runs.start_checks import TargetNow, Withdrawn
 from formulary_catalog.domain.targets.context import target_context
@@ -15,6 +16,7 @@ from formulary_catalog.domain.targets.mapping import ContextMapping
 from formulary_catalog.domain.targets.reference import TargetKind, TargetReference, target_reference
 from formulary_catalog.domain.targets.surroundings import Surroundings, TargetReader
 from formulary_catalog.errors import ContextError, InvalidInput
+from formulary_catalog.store.alerts import AlertReader
 
 _KEPT_SECONDS = 10.0
 _KEPT = 1024
@@ -26,9 +28,10 @@ class RunTargets:
     `of_objects`: those of objects that people created, too. Those of agents it always reads: the server did before.
     """
 
-    def __init__(self, reader: TargetReader, *, mapping: ContextMapping, of_objects: bool) -> None:
+    def __init__(self, reader: TargetReader, *, mapping: ContextMapping, alerts: AlertReader, of_objects: bool) -> None:
         self._reader = reader
         self._mapping = mapping
+        self._alerts = alerts
         self.of_objects = of_objects
         self._kept: TTLCache[RunTarget, Surroundings] = TTLCache(_KEPT, ttl=_KEPT_SECONDS)
 
@@ -45,7 +48,11 @@ class RunTargets:
         try:
             around = self._kept.get(run.target) if kept else None
             around = around or await self._read(run.target)
-            return target_context(around, mapping=self._mapping)
+            if not run.remediation_id:
+                return target_context(around, mapping=self._mapping)
+            alert = await self._alert(run)
+            demanded = target_context(around, mapping=self._mapping, known=given_by(alert))
+            return context_of_alert(alert, target=demanded)
         except (ContextError, InvalidInput) as error:
             return Withdrawn(
                 reason=Reason.INPUT_INVALID,
@@ -64,6 +71,17 @@ class RunTargets:
             Unavailable: the API server does not answer.
         """
         return target_context(await self._reader.read(reference, kind=kind), mapping=self._mapping)
+
+    async def _alert(self, run: Invocation) -> RequestContext:
+        """The alert of a run, which gives what the labels of its target leave open."""
+        known = await self._alerts.find(frozenset({run.remediation_id}))
+        about = (run.target.namespace, run.target.kind, run.target.name)
+        found = [each for each in known if (each.target_namespace, each.target_kind, each.target_name) == about]
+        if not found or len(found) < len(known) or any(not same_incident(found[0], other) for other in found[1:]):
+            raise ContextError(
+                f"incident {run.remediation_id} is not known any more, or is about something else by now"
+            )
+        return found[0]
 
     async def _read(self, target: RunTarget) -> Surroundings:
         reference = target_reference(namespace=target.namespace, kind=target.kind, name=target.name)

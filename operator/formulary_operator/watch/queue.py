@@ -10,7 +10,15 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
+from formulary_operator.api.names import (
+    ANALYSES,
+    APPROVALS,
+    CONTRACTS,
+    INCIDENT_SOURCES,
+    INVOCATIONS,
+    WORKFLOWS,
+    Resource,
+)
 
 _K = TypeVar("_K", bound=Hashable)
 
@@ -20,6 +28,10 @@ CATALOG_KINDS = (WORKFLOWS, ANALYSES)
 """What the catalog is made from; without them there is nothing to do."""
 RUN_KINDS = (INVOCATIONS, CONTRACTS, APPROVALS)
 """What runs are asked for, governed and approved with."""
+
+
+SOURCE_KINDS = (INCIDENT_SOURCES,)
+"""Where incidents come from beside AIAnalysis objects."""
 
 
 class Priority(IntEnum):

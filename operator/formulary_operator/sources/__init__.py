@@ -1,0 +1,1 @@
+"""IncidentSource objects: reconciled into the sources whose alerts are taken."""
