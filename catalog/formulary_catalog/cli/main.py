@@ -26,6 +26,7 @@ _GROUPS = {
         "related": "catalog.browsing",
         "explain": "catalog.explaining",
         "context": "catalog.context",
+        "incident": "catalog.incident",
         "docs": "knowledge.documents",
     },
     "Run it": {

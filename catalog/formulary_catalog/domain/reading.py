@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field
 
 from formulary_catalog.domain.answers.browsing import PendingApproval
-from formulary_catalog.domain.answers.catalog import Answer
+from formulary_catalog.domain.answers.catalog import Answer, SearchAnswer
 from formulary_catalog.domain.audit.chain import OWN_TRACE
 from formulary_catalog.domain.audit.export import FileName
 
@@ -145,7 +145,7 @@ class TraceFiles(Answer):
 class IncidentSummary(Answer):
     """An incident in a list."""
 
-    incident: str = Field(description="namespace/name of the AIAnalysis.")
+    incident: str = Field(description="namespace/name of the AIAnalysis; the remediation id of an alert.")
     remediation_id: str
     namespace: str
     name: str
@@ -157,6 +157,24 @@ class IncidentSummary(Answer):
     target: str = Field(description="namespace/kind/name of the affected resource.")
     changed: str
     gone: bool = Field(description="Whether the object is deleted; late calls still obey it for a while.")
+    state: str = Field("", description="firing or resolved, of an alert; empty for an AIAnalysis.")
+
+
+class EpisodeAnswer(Answer):
+    """From when to when an alert fired; `ended` is empty while it does."""
+
+    began: str
+    ended: str
+
+
+class AlertAnswer(Answer):
+    """The alert of an incident."""
+
+    source: str = Field(description="namespace/name of the IncidentSource that reported it.")
+    messages: int = Field(description="How often it was reported.")
+    seen: str = Field(description="When it was reported last.")
+    annotations: dict[str, str]
+    episodes: list[EpisodeAnswer] = Field(description="The newest first, at most 20.")
 
 
 class IncidentPage(Answer):
@@ -174,6 +192,11 @@ class IncidentAnswer(IncidentSummary):
     strict_keys: list[str] = Field(description="Custom labels that a workflow must declare, for the same callers.")
     detected_labels: dict[str, str]
     trace_id: str = Field(description="Trace of its calls; it exists after the first call.")
+    alert: AlertAnswer | None = None
+    query: str = Field("", description="Name, severity and annotations of the alert, which the offer answers.")
+    offer: SearchAnswer | None = Field(
+        None, description="What the reader would be offered for the incident; null where a note says why not."
+    )
     notes: list[str]
 
 

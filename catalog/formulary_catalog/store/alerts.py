@@ -20,6 +20,9 @@ from formulary_catalog.store.database.connection import Connection, Database
 MOST_KEPT = 10_000
 """Incidents of one source: those that ended longest ago are forgotten first."""
 _RETRY_SECONDS = 60.0
+_EPISODES = 20
+"""Of one alert that people are shown, the newest."""
+_PLACE = "source_namespace || '/' || source_name || '/' || fingerprint"
 # As in `store/incidents`: the lateral query hangs on the session's being set.
 _FIND = """
 select found.* from (select set_config('formulary.remediation_ids', $1, true) as ids) as named, lateral (
@@ -55,21 +58,17 @@ class StoredAlert:
     context: RequestContext = field(repr=False)
     fingerprint: str
     firing: bool
-    starts_at: datetime
     changed_at: datetime
     seen_at: datetime
     messages: int
-    labels: Mapping[str, str] = field(repr=False)
     annotations: Mapping[str, str] = field(repr=False)
+    episodes: tuple[tuple[datetime, datetime | None], ...] = ()
+    """When each of the newest began and ended, None while it fires; the newest first."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEpisode:
-    """One episode of an alert; `ended_at` is None while it fires."""
-
-    number: int
-    began_at: datetime
-    ended_at: datetime | None
+    @property
+    def place(self) -> str:
+        """What tells it apart in a list."""
+        return f"{self.context.alert}/{self.fingerprint}"
 
 
 class AlertWriter:
@@ -127,6 +126,48 @@ class AlertReader:
         """
         ids = sorted(remediation_ids)
         return [_context(row) for row in await self._database.fetch(_FIND, "\x1f".join(ids), ids)]
+
+    async def page(
+        self, *, namespaces: frozenset[str] | None, namespace: str = "", before: tuple[datetime, str] | None, limit: int
+    ) -> list[StoredAlert]:
+        """Those of readable namespaces, None for all, and after the row `before`; what changed last comes first.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        at, place = before or (None, "")
+        return await self._read(
+            f"""
+            where $1 in ('', namespace) and ($2::timestamptz is null or (changed_at, {_PLACE}) < ($2, $3))
+            order by changed_at desc, {_PLACE} desc limit $4
+            """,
+            namespace,
+            at,
+            place,
+            limit,
+            namespaces=namespaces,
+        )
+
+    async def known(self, remediation_id: str, *, namespaces: frozenset[str] | None) -> list[StoredAlert]:
+        """The alerts with this id in readable namespaces, with their episodes.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        return await self._read(
+            f"where remediation_id = $1 order by {_PLACE}", remediation_id, namespaces=namespaces, episodes=True
+        )
+
+    async def _read(
+        self, condition: str, *arguments: Any, namespaces: frozenset[str] | None, episodes: bool = False
+    ) -> list[StoredAlert]:
+        async def read(connection: Connection) -> list[StoredAlert]:
+            readable = "*" if namespaces is None else ",".join(sorted(namespaces))
+            await connection.execute("select set_config('formulary.incidents_read', $1, true)", readable)
+            rows = await connection.fetch("select * from alert " + condition, *arguments)
+            return [_stored(row, await _episodes(connection, row) if episodes else ()) for row in rows]
+
+        return await self._database.read(read)
 
 
 async def _known(connection: Connection, *, namespace: str, name: str, alerts: Sequence[Alert]) -> dict[str, Episode]:
@@ -213,6 +254,33 @@ def _columns(alert: Alert, *, source: tuple[str, str]) -> tuple[Any, ...]:
         dict(alert.labels),
         dict(alert.annotations),
         alert.firing,
+    )
+
+
+async def _episodes(connection: Connection, row: asyncpg.Record) -> tuple[tuple[datetime, datetime | None], ...]:
+    found = await connection.fetch(
+        """
+        select began_at, ended_at from alert_episode
+        where (source_namespace, source_name, fingerprint) = ($1, $2, $3) order by number desc limit $4
+        """,
+        row["source_namespace"],
+        row["source_name"],
+        row["fingerprint"],
+        _EPISODES,
+    )
+    return tuple((each["began_at"], each["ended_at"]) for each in found)
+
+
+def _stored(row: asyncpg.Record, episodes: tuple[tuple[datetime, datetime | None], ...]) -> StoredAlert:
+    return StoredAlert(
+        context=_context(row),
+        fingerprint=row["fingerprint"],
+        firing=row["firing"],
+        changed_at=row["changed_at"],
+        seen_at=row["seen_at"],
+        messages=row["messages"],
+        annotations=row["annotations"],
+        episodes=episodes,
     )
 
 

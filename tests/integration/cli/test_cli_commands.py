@@ -12,7 +12,7 @@ from support.commands import formulary, formulary_now
 COMMANDS = tuple(
     "up demo serve migrate stdio search show list select related find impact stats explain context coverage stale "
     "duplicates query tables docs runbooks invoke invocation console approvals approve reject governance halt resume "
-    "validate draft test export trace reembed doctor new who-sees".split()
+    "incident validate draft test export trace reembed doctor new who-sees".split()
 )
 TRACE_COMMANDS = ("list", "show", "verify", "checkpoint", "keygen", "export", "hold", "release", "expire")
 PROGRAM = """

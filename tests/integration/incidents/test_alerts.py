@@ -18,6 +18,7 @@ from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import answer_of, call
 from support.alerts import TOKEN, alert, body
+from support.commands import formulary
 from support.databases import migrated_database
 from support.manifest import text
 from support.runnable import runnable
@@ -242,6 +243,37 @@ async def test_labels_of_an_alert_never_change_what_its_namespace_demands(url: s
 
     assert [hit["workflow_id"] for hit in answer["workflows"]] == ["oom-raise"]
     assert any("the alert gives another environment than the labels of its target" in note for note in answer["notes"])
+
+
+async def test_people_read_what_would_be_offered_for_an_alert_without_an_agent(url: str) -> None:
+    incident = "al-c0ffee12"
+    await send(url, body(alert("c0ffee12")))
+    async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+        answer = (await http.get(f"/api/v1/incidents/{incident}")).json()
+        listed = (await http.get("/api/v1/incidents", params={"limit": 100})).json()["incidents"]
+        page = (await http.get(f"/console/incidents/{incident}")).text
+        unknown = await http.get("/console/incidents/al-0ff0ff0f")
+    shown = (await formulary("incident", "show", incident, "--url", url)).out
+
+    assert (answer["target"], answer["state"], answer["environment"]) == ("shop/Deployment/web", "firing", "production")
+    assert answer["custom_labels"] == {"restarts": ["no"]}
+    assert answer["query"] == "KubePodCrashLooping critical oom restart raise"
+    assert [hit["workflow_id"] for hit in answer["offer"]["workflows"]] == ["oom-raise"]
+    assert [each["ended"] for each in answer["alert"]["episodes"]] == [""]
+    assert [each["state"] for each in listed if each["remediation_id"] == incident] == ["firing"]
+    assert "What would be offered" in page
+    assert "oom-raise" in page
+    assert "oom-restart" not in page
+    assert unknown.status_code == 404
+    assert "oom-raise" in shown
+
+
+async def test_looking_at_an_alert_is_no_search_for_it(url: str) -> None:
+    await send(url, body(alert("c0ffee13")))
+    async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+        for _ in range(2):
+            await http.get("/api/v1/incidents/al-c0ffee13")
+        assert (await http.get("/api/v1/traces/al-c0ffee13")).status_code == 404
 
 
 async def test_what_the_namespace_leaves_open_is_taken_from_the_alert_where_its_source_says_so(url: str) -> None:

@@ -25,7 +25,7 @@ from formulary_catalog.domain.answers.catalog import (
 )
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, DuplicatesAnswer, StaleAnswer
-from formulary_catalog.domain.reading import TargetAnswer
+from formulary_catalog.domain.reading import IncidentAnswer, TargetAnswer
 from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest
 from formulary_catalog.domain.targets.reference import parse_target
@@ -111,6 +111,9 @@ class Catalog(Protocol):
 
     async def target(self, target: str) -> TargetAnswer:
         """What the owners of a target demand."""
+
+    async def incident(self, incident: str) -> IncidentAnswer:
+        """One incident, and what would be offered for it."""
 
     async def coverage(self, *, cursor: str) -> CoverageAnswer:
         """Which signals have a remedy, and which queries found too little: the page of a cursor, as long as may be."""
@@ -198,6 +201,9 @@ class StoredCatalog:
 
     async def target(self, target: str) -> TargetAnswer:
         return await self._services.targets.read(parse_target(target), caller=_CALLER)
+
+    async def incident(self, incident: str) -> IncidentAnswer:
+        return await self._services.incidents.incident(incident, caller=_CALLER)
 
     async def coverage(self, *, cursor: str) -> CoverageAnswer:
         return await self._services.coverage.of_catalog(limit=MAX_LINES, after=cursor, caller=_CALLER)
@@ -300,6 +306,9 @@ class ServedCatalog:
 
     async def target(self, target: str) -> TargetAnswer:
         return await self._read(TargetAnswer, "/context", remediation_id="", target=target)
+
+    async def incident(self, incident: str) -> IncidentAnswer:
+        return await self._read(IncidentAnswer, f"/incidents/{quote(incident, safe='/')}", remediation_id="")
 
     async def coverage(self, *, cursor: str) -> CoverageAnswer:
         page = {"limit": MAX_LINES} | ({"cursor": cursor} if cursor else {})

@@ -108,7 +108,7 @@ class Services:
             coverage=Coverage(parts, strict_keys=settings.strict_custom_labels),
             upkeep=Upkeep(parts),
             traces=TraceReading(parts),
-            incidents=IncidentReading(parts, strict_keys=settings.strict_custom_labels),
+            incidents=IncidentReading(parts, catalog=catalog, strict_keys=settings.strict_custom_labels),
             targets=TargetReading(parts, strict_keys=settings.strict_custom_labels),
             runs=RunReading(parts),
             relations=Relations(parts),

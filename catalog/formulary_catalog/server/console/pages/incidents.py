@@ -13,6 +13,7 @@ from pydantic import Field
 from formulary_catalog.audit.stories import NO_RUN
 from formulary_catalog.audit.traces import OUTCOMES
 from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.alerts.reading import is_alert_id
 from formulary_catalog.domain.audit.chain import OWN_TRACE
 from formulary_catalog.domain.audit.export import FileName, directory_name
 from formulary_catalog.domain.audit.wording import spell_duration
@@ -95,9 +96,16 @@ async def incident(request: Request, trace_id: str) -> Response:
     """The story of one, what it demands, and whether its record is as it was written."""
     _, asked = await checked_call(request, "read.trace", TraceArguments)
     caller = visitor_of(request).caller
-    trace = await services_of(request).traces.story(
-        asked.trace_id, limit=min(asked.limit, _EVENTS), after=asked.cursor, caller=caller
-    )
+    try:
+        trace = await services_of(request).traces.story(
+            asked.trace_id, limit=min(asked.limit, _EVENTS), after=asked.cursor, caller=caller
+        )
+    except NotFound:
+        if not is_alert_id(asked.trace_id):
+            raise
+        # Nobody has asked about the alert yet: a person who comes from its notification needs no agent.
+        known = await services_of(request).incidents.incident(asked.trace_id, caller=caller)
+        return render(request, "incident_alert.html", title=asked.trace_id, demands=known)
     demands = await _demands(request, trace, caller=caller)
     return render(
         request,
