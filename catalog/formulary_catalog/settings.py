@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -18,6 +18,23 @@ class ContextPolicy(StrEnum):
 
     REQUIRED = "required"
     OPTIONAL = "optional"
+
+
+class ExecutionMode(StrEnum):
+    """What becomes of a real run that is asked for."""
+
+    OFF = "off"
+    APPROVE = "approve"
+    AUTO = "auto"
+
+
+def _execution_mode(value: object) -> object:
+    """Earlier releases knew only whether workflows are run: true is `auto`, false is `off`."""
+    words = {"true": ExecutionMode.AUTO, "1": ExecutionMode.AUTO, "false": ExecutionMode.OFF, "0": ExecutionMode.OFF}
+    return words.get(str(value).strip().lower(), value)
+
+
+Execution = Annotated[ExecutionMode, BeforeValidator(_execution_mode)]
 
 
 class LabelSpelling(StrEnum):
@@ -215,6 +232,11 @@ class Settings(ConnectionSettings):
         default=HARMLESS_ENVIRONMENTS,
         description="Environments that do not count as production, in any case. Every other one does, unknown "
         "spellings included.",
+    )
+    execution: Execution = Field(
+        default=ExecutionMode.AUTO,
+        description="`off`: only dry runs, each of which says how a person would run it; `approve`: each real run "
+        "awaits a person; `auto`: the rules decide.",
     )
     runs_namespace: str = Field(
         default="formulary-runs", description="Namespace of runs whose target has none, such as a Node."

@@ -9,7 +9,14 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
-from formulary_catalog.settings import HARMLESS_ENVIRONMENTS, ConnectionSettings, ConsoleUrl, EmbeddingBackend
+from formulary_catalog.settings import (
+    HARMLESS_ENVIRONMENTS,
+    ConnectionSettings,
+    ConsoleUrl,
+    EmbeddingBackend,
+    Execution,
+    ExecutionMode,
+)
 
 
 class OperatorSettings(ConnectionSettings):
@@ -45,7 +52,11 @@ class OperatorSettings(ConnectionSettings):
         "catalog.",
     )
     workers: int = Field(default=4, ge=1, le=32, description="Objects that are reconciled at the same time.")
-    execution: bool = Field(default=True, description="Run what is asked for, as far as the rules allow.")
+    execution: Execution = Field(
+        default=ExecutionMode.AUTO,
+        description="`off`: nothing is run; `approve`: each real run awaits a person; `auto`: the rules decide. The "
+        "same as the server's.",
+    )
     console_url: ConsoleUrl = Field(
         default="", description="Address at which people reach the server: Events of runs link to its console."
     )

@@ -17,6 +17,7 @@ from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.errors import FormularyError, StartupError
 from formulary_catalog.loading.targets.opening import read_context_mapping
 from formulary_catalog.store.alerts import AlertReader
+from formulary_catalog.settings import ExecutionMode
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.fencing import Superseded
 from formulary_catalog.store.runs.approvals import ApprovalStore
@@ -165,14 +166,18 @@ class RunWiring:
 
     async def find_kinds(self) -> None:
         """Find out whether the kinds for runs are there for us; serving a catalog does not wait for them."""
-        if self._settings.execution and await self._serves_kinds():
+        if self._runs_something and await self._serves_kinds():
             self.kinds = RUN_KINDS
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What has to be done all the time so that workflows are run, or until they can be."""
         if self.kinds:
             return [self._poller.keep_looking(), self._keep_announcing()]
-        return [self._until_kinds_are_served()] if self._settings.execution else []
+        return [self._until_kinds_are_served()] if self._runs_something else []
+
+    @property
+    def _runs_something(self) -> bool:
+        return self._settings.execution is not ExecutionMode.OFF
 
     async def _serves_kinds(self) -> bool:
         somewhere = next(iter(self._settings.watch_namespaces), "")
@@ -241,6 +246,7 @@ def _policy(settings: OperatorSettings) -> RunPolicy:
         trusted_authors=settings.trusted_authors,
         tekton_bundles=settings.tekton_bundles,
         argo_templates=settings.argo_templates,
+        supervised=settings.execution is ExecutionMode.APPROVE,
     )
 
 

@@ -21,6 +21,7 @@ from formulary_catalog.errors import NoExecutor, NotInvocable, Unavailable
 from formulary_catalog.runs.request import InvocationRequest
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.lookup import FoundWorkflow, WorkflowFinder, own_search, with_target_of_search
+from formulary_catalog.settings import ExecutionMode
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.runs.executors import ExecutorReader
 
@@ -50,6 +51,7 @@ class Preparation:
         runs_namespace: str,
         own_namespace: str,
         rules: RunRules,
+        mode: ExecutionMode,
     ) -> None:
         self._finder = finder
         self._traces = traces
@@ -57,6 +59,7 @@ class Preparation:
         self._runs_namespace = runs_namespace
         self._own_namespace = own_namespace
         self._rules = rules
+        self._mode = mode
 
     async def prepare(
         self, request: InvocationRequest, *, reference: ContextReference, caller: Caller, record: Record
@@ -111,7 +114,7 @@ class Preparation:
         return Prepared(new=new, found=found)
 
     async def with_author(self, new: NewInvocation) -> NewInvocation:
-        """The run with what is known of the author of its workflow, as the operator will judge it.
+        """The run with what is known of the author of its workflow, and of the mode, as the operator will judge it.
 
         Raises:
             NotInvocable: the author is unknown, and the operator runs nothing of unknown authors.
@@ -122,16 +125,19 @@ class Preparation:
         )
         if on_author is UnknownAuthors.REFUSE:
             raise NotInvocable(why_author_refused(f"{new.workflow_namespace}/{new.workflow_name}"))
-        return replace(new, facts={**new.facts, "unauthored": on_author is UnknownAuthors.APPROVE})
+        unauthored, supervised = on_author is UnknownAuthors.APPROVE, self._mode is ExecutionMode.APPROVE
+        return replace(new, facts={**new.facts, "unauthored": unauthored, "supervised": supervised})
 
     async def own_manifest(self, prepared: Prepared) -> Mapping[str, Any] | None:
-        """What a dry run would create, where there is no executor to ask; None where there is one.
+        """What a dry run would create, where there is no executor to ask or none is to run anything; else None.
 
         Raises:
             NoExecutor: nothing runs workflows here, or nothing with the engine of this one.
             Unavailable: the executor or the database does not answer.
         """
         new, found = prepared.new, prepared.found
+        if self._mode is ExecutionMode.OFF:
+            return _manifest_of(new, found.parsed.workflow)
         executors = await self._executors.present()
         engine = found.parsed.workflow.spec.execution.engine
         if engine in executors.engines:

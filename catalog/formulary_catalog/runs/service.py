@@ -5,6 +5,7 @@ The server itself starts nothing and needs no rights on Jobs.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from formulary_catalog.domain.access import APPROVE, READ_INVOCATIONS, Caller, Right
 from formulary_catalog.domain.answers.catalog import InvocationAnswer
@@ -31,7 +32,7 @@ from formulary_catalog.runs.request import MAX_TIMEOUT_MS, InvocationRequest
 from formulary_catalog.runs.waiting import Progress, RunWatch, no_progress
 from formulary_catalog.search.audit import Record, Trail, log_trace
 from formulary_catalog.search.lookup import WorkflowFinder
-from formulary_catalog.settings import Settings
+from formulary_catalog.settings import ExecutionMode, Settings
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
@@ -62,6 +63,7 @@ class InvocationService:
         self._approvals = ApprovalStore(database)
         self._trail = trail
         self._console_url = settings.console_url
+        self._mode = settings.execution
         self._watch = RunWatch(self._store)
         self._limits = CallerLimits(
             per_hour=settings.invocations_per_hour,
@@ -74,6 +76,7 @@ class InvocationService:
             executors=ExecutorReader(database),
             runs_namespace=settings.runs_namespace,
             own_namespace=settings.release_namespace,
+            mode=settings.execution,
             rules=RunRules(
                 shared_namespace=settings.catalog_namespace,
                 strict_keys=settings.strict_custom_labels,
@@ -91,7 +94,7 @@ class InvocationService:
         caller: Caller,
         progress: Progress = no_progress,
     ) -> InvocationAnswer:
-        """Ask for a run and wait for it as long as the request says.
+        """Ask for a run and wait for it as long as the request says. Where nothing is run, it becomes a dry run.
 
         Raises:
             RunRefused: the rules forbid it.
@@ -100,6 +103,8 @@ class InvocationService:
             NotFound, ContextError, NotAllowed, NotInvocable, InvalidInput, NoExecutor, Unavailable: as `Preparation`
                 has them; nothing was created.
         """
+        if self._mode is ExecutionMode.OFF:
+            request = replace(request, dry_run=True)
         submitted, unchecked = await self._submit(request, context=context, caller=caller)
         log_trace(submitted.invocation.trace_id)
         run, had_place = await self._watch.until(
@@ -112,6 +117,8 @@ class InvocationService:
         _raise_failure(run)
         waited = request.waits_seconds if had_place else 0.0
         notes = list(_notes(run, submitted=submitted, unchecked=unchecked, waited=waited))
+        if self._mode is ExecutionMode.OFF:
+            notes.append(_how_a_person_runs(run))
         notes += self._links(run)
         return taken_for_running(invocation_answer(run, notes=notes if had_place else [_NO_PLACE, *notes]))
 
@@ -270,6 +277,14 @@ def _notes(run: Invocation, *, submitted: Submitted, unchecked: bool, waited: fl
         yield "no cluster has checked the manifest, since no executor is connected"
     if not _is_settled(run) and waited:
         yield f"it is not over after {waited:g} s and goes on"
+
+
+def _how_a_person_runs(run: Invocation) -> str:
+    return (
+        "nothing is run here (execution.mode is off), so this is a dry run. A person with rights in namespace "
+        f"{run.namespace} runs it: read the steps with get_workflow_details, save `manifest` to run.json, create any "
+        "Secret that it names, then `kubectl create -f run.json`"
+    )
 
 
 def _without_values(error: FormularyError) -> FormularyError:

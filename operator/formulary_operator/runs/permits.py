@@ -79,6 +79,7 @@ class Permits:
             **unseen_pods(
                 engine, tekton_bundles=self._policy.tekton_bundles, argo_templates=self._policy.argo_templates
             ),
+            "supervised": self._policy.supervised,
             "unauthored": self._policy.unknown_authors is UnknownAuthors.APPROVE and not author.user,
         }
 

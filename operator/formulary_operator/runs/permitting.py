@@ -28,7 +28,7 @@ class RunPolicy:
     `images` are prefixes, none of which allows any image. `digests`: an image must be named by its digest.
     `unknown_authors`: what becomes of a workflow whose author the webhook did not see. `trusted_authors` need no right
     to run Jobs. `tekton_bundles`, `argo_templates`: bundles and Pipelines of Tekton, or WorkflowTemplates of Argo, need
-    no approval for being that.
+    no approval for being that. `supervised`: each real run awaits a person.
     """
 
     shared_namespace: str
@@ -39,6 +39,7 @@ class RunPolicy:
     trusted_authors: tuple[str, ...] = ()
     tekton_bundles: bool = False
     argo_templates: bool = False
+    supervised: bool = False
 
 
 @dataclass(frozen=True, slots=True)

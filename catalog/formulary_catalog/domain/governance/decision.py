@@ -8,6 +8,7 @@
 5. A matching REQUIRE_EVIDENCE asks for a recorded selection with reasoning, or an approval.
 6. The safe default asks for an approval, unless the run is harmless: low risk, in an environment that the settings call
    harmless, without a risk of severity high. A matching ALLOW lifts it, but for each `ApprovalReason` that none names.
+   Nothing lifts that of `execution.mode: approve`.
 
 A rule that restricts never allows more: the default still holds.
 """
@@ -22,7 +23,7 @@ from formulary_catalog.domain.governance.contract import ApprovalReason, Contrac
 from formulary_catalog.domain.governance.gate import GateReport, RunFacts, Severity
 from formulary_catalog.domain.governance.halting import Halt, halted_message
 from formulary_catalog.domain.governance.rules import MatchedRule, Subject, matched_rules
-from formulary_catalog.domain.governance.run_risks import DefaultReason, default_reasons, gate_run
+from formulary_catalog.domain.governance.run_risks import SUPERVISED, DefaultReason, default_reasons, gate_run
 from formulary_catalog.domain.text import one_line
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
@@ -254,7 +255,8 @@ class _Considered:
         if not allowing:
             return list(self.reasons)
         named = {reason for rule in allowing for reason in rule.lifts}
-        return [each for each in self.reasons if each.category in _NAMED_ONLY and each.category not in named]
+        kept = (_NAMED_ONLY | {SUPERVISED}) - named
+        return [each for each in self.reasons if each.category in kept]
 
     def _by(self, effect: Effect) -> list[MatchedRule]:
         return [rule for rule in self.rules if rule.effect is effect]

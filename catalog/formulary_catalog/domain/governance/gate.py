@@ -87,6 +87,7 @@ class RunFacts:
     `recent_failures` are of this workflow on this target within 24 hours. `allowed_here`: the labels of the incident
     allow the workflow. `caller_may_target`: the target lies in a namespace in which the caller may run workflows.
     `unproven`: nobody proved who asks. `unauthored`: the webhook did not see who wrote the workflow, though it runs.
+    `supervised`: `execution.mode` has a person approve each run.
     `bundled`: what runs, and with which rights in its pods, a bundle or Pipeline of Tekton says. `templated`: a
     WorkflowTemplate of Argo says it.
     `timeout_seconds` 0 is not known. `foreign`: the workflow belongs to a namespace that is neither shared nor that of
@@ -114,6 +115,7 @@ class RunFacts:
     foreign: bool = False
     unproven: bool = False
     unauthored: bool = False
+    supervised: bool = False
     bundled: bool = False
     templated: bool = False
     timeout_seconds: float = 0.0

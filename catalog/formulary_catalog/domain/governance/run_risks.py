@@ -25,6 +25,8 @@ _SURE = 0.5
 _REPEATED = 2
 FROZEN_WINDOW = "frozen-window"
 """The category of the one risk whose message names rules."""
+SUPERVISED = "execution-mode"
+"""The category of the one reason that no rule lifts."""
 _SAID_APART = frozenset({"workflow-risk", "environment"})
 
 
@@ -55,6 +57,7 @@ def default_reasons(facts: RunFacts, gate: GateReport, *, harmless: frozenset[st
     """Why a run needs an approval by default, `gate` being its risks; empty where it is harmless."""
     level, environment = fold(facts.risk_level), facts.environment
     found = [
+        (facts.supervised, SUPERVISED, "execution.mode is approve"),
         (facts.unproven, ApprovalReason.UNPROVEN, "nobody proved who asks for it"),
         (
             facts.unauthored,
