@@ -1,11 +1,13 @@
 """`formulary serve`: the stateless server of a cluster, against a database that others feed."""
 
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from formulary_catalog.cli.options import (
+    data_dir_option,
     database_option,
     listening_options,
     log_level_option,
@@ -19,15 +21,23 @@ if TYPE_CHECKING:
 
 @click.command("serve")
 @database_option
+@data_dir_option
 @listening_options
 @log_level_option
 def serve_command(
-    *, database_url: str | None, host: str | None, port: int | None, insecure: bool | None, log_level: str
+    *,
+    database_url: str | None,
+    data_dir: Path | None,
+    host: str | None,
+    port: int | None,
+    insecure: bool | None,
+    log_level: str,
 ) -> None:
-    """Serve MCP and REST from a migrated database.
+    """Serve MCP and REST from a migrated database, or from an embedded one in --data-dir.
 
-    Waits for the database and its migration, and is not ready until then. Loads no manifests, answers only on behalf
-    of an incident unless set otherwise, and logs JSON. With FORMULARY_AUTHENTICATION=kubernetes every call needs a
+    With --data-dir it runs the embedded PostgreSQL and migrates it, for one pod with its operator. Otherwise it waits
+    for the database and its migration, and is not ready until then. Loads no manifests, answers only on behalf of an
+    incident unless set otherwise, and logs JSON. With FORMULARY_AUTHENTICATION=kubernetes every call needs a
     ServiceAccount token, and any address may be listened on. The database user must be formulary_server or another one
     that owns nothing; the server is never ready as the owner.
 
@@ -40,8 +50,9 @@ def serve_command(
     from formulary_catalog.runtime.listening import check_listening
     from formulary_catalog.runtime.signals import run_until_stopped
 
-    settings = settings_of(database_url=database_url, host=host, port=port, insecure=insecure)
-    required_database(settings)
+    settings = settings_of(database_url=database_url, data_dir=data_dir, host=host, port=port, insecure=insecure)
+    if not settings.data_dir:
+        required_database(settings)
     configure_logging(level=log_level, as_json=True)
     check_listening(settings, authenticated=is_authenticated(settings))
     run_until_stopped(lambda: _serve(settings))
@@ -53,6 +64,7 @@ async def _serve(settings: "Settings") -> None:
     from formulary_catalog.listening.certificate import MountedCertificate
     from formulary_catalog.runtime.authenticators import authentication
     from formulary_catalog.runtime.background import background
+    from formulary_catalog.runtime.databases import served
     from formulary_catalog.runtime.garbage import spare_what_stays
     from formulary_catalog.runtime.listening import address
     from formulary_catalog.runtime.serving_process import pending_catalog
@@ -68,6 +80,7 @@ async def _serve(settings: "Settings") -> None:
         certificate.load()
 
     async with (
+        served(settings) as settings,
         authentication(settings) as authenticator,
         pending_catalog(settings, dsn=settings.database_url, policy=ContextPolicy.REQUIRED) as catalog,
         AsyncExitStack() as following,

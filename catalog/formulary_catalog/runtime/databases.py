@@ -6,13 +6,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import structlog
 
-from formulary_catalog.errors import DirectoryInUse, StartupError, Unavailable
+from formulary_catalog.errors import DirectoryInUse, FormularyError, StartupError, Unavailable
+from formulary_catalog.runtime.background import background
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.analytics.sessions import ROLE, session_problems
-from formulary_catalog.store.database.connection import Database
-from formulary_catalog.store.database.migrate import require_current_schema
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.migrate import migrate, require_current_schema
 from formulary_catalog.store.embedded.server import EmbeddedPostgres, default_data_dir
 from formulary_catalog.store.runs.input_keys import local_key_file
+
+_SUPERVISION_SECONDS = 1.0
+_POD_BUFFERS = "128MB"
+"""Of a server in a pod, whose memory is limited."""
 
 _log = structlog.get_logger(__name__)
 
@@ -65,6 +70,38 @@ async def start(postgres: EmbeddedPostgres, *, stack: AsyncExitStack) -> None:
     """
     stack.push_async_callback(asyncio.to_thread, postgres.stop)
     await asyncio.to_thread(postgres.start)
+
+
+@asynccontextmanager
+async def served(settings: Settings) -> AsyncIterator[Settings]:
+    """The settings of a server with the address of its database, which is run meanwhile if it is an embedded one.
+
+    It is migrated by its owner and then entered as the server's role. Another container of the pod enters it by the
+    socket in the data directory.
+
+    Raises:
+        StartupError, Unavailable: it cannot start, or cannot be migrated.
+    """
+    if settings.database_url:
+        yield settings
+        return
+    postgres = EmbeddedPostgres(data_dir=settings.data_dir or default_data_dir(), shared_buffers=_POD_BUFFERS)
+    async with AsyncExitStack() as stack:
+        await start(postgres, stack=stack)
+        await asyncio.to_thread(migrate, postgres.dsn())
+        await stack.enter_async_context(background(supervise(postgres)))
+        yield settings.model_copy(update={"database_url": postgres.dsn(user=Role.SERVER)})
+
+
+async def supervise(postgres: EmbeddedPostgres) -> None:
+    """Start PostgreSQL again whenever it dies under us."""
+    while True:
+        await asyncio.sleep(_SUPERVISION_SECONDS)
+        try:
+            if await asyncio.to_thread(postgres.restart_if_dead):
+                _log.warning("postgres_restarted")
+        except FormularyError as error:
+            _log.error("postgres_does_not_start", reason=str(error))
 
 
 async def answers(postgres: EmbeddedPostgres) -> bool:

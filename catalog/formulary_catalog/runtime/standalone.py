@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import structlog
-
 from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.endpoint import is_remote
-from formulary_catalog.errors import EmbedderUnavailable, FormularyError, Unavailable
+from formulary_catalog.errors import EmbedderUnavailable, Unavailable
 from formulary_catalog.loading.files import find_manifests, find_runbooks, starter_catalog
 from formulary_catalog.loading.loader import Loader
 from formulary_catalog.loading.reembedding import reembed
@@ -34,7 +32,6 @@ from formulary_catalog.store.audit.keys import signing_key
 from formulary_catalog.store.audit.publishing import keep_publishing, place_of
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.migrate import migrate
-from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.embedding_models import ModelStore
 from formulary_catalog.store.incident_sources import IncidentSourceWriter
 from formulary_catalog.store.incidents import ContextWriter
@@ -44,12 +41,9 @@ from formulary_catalog.store.runs.input_keys import input_keys
 from formulary_catalog.store.workflows.writer import CatalogWriter
 
 _WRITE_SECONDS = 60.0
-_SUPERVISION_SECONDS = 1.0
 _CHECKPOINT_SECONDS = 60.0
 _OWNER = "postgres"
 _ORIGIN = "file"
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,16 +194,5 @@ async def _database(settings: Settings, *, stack: AsyncExitStack, display: Displ
     postgres = databases.embedded(settings)
     display.step("starting PostgreSQL")
     await databases.start(postgres, stack=stack)
-    await stack.enter_async_context(background(_supervise(postgres)))
+    await stack.enter_async_context(background(databases.supervise(postgres)))
     return lambda user: postgres.dsn(user=user)
-
-
-async def _supervise(postgres: EmbeddedPostgres) -> None:
-    """Start PostgreSQL again whenever it dies under us."""
-    while True:
-        await asyncio.sleep(_SUPERVISION_SECONDS)
-        try:
-            if await asyncio.to_thread(postgres.restart_if_dead):
-                _log.warning("postgres_restarted")
-        except FormularyError as error:
-            _log.error("postgres_does_not_start", reason=str(error))

@@ -14,6 +14,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
@@ -28,6 +30,8 @@ from formulary_catalog.errors import DirectoryInUse, StartupError
 from formulary_catalog.store.embedded.account import ROOTS_PLACE, Account, make_passable, require_name
 from formulary_catalog.store.embedded.programs import MAJOR, Programs
 
+TEMPLATE = Path(sys.prefix, "share", "formulary", "cluster.tar.gz")
+"""A cluster that `embedded.template` has made for an image without a shell."""
 _OURS = {"cluster", "lock", "postgres.log", "postgres.log.1", "lost+found"}
 _UNFINISHED = "cluster.new-"
 _NEEDED_MIB = 64
@@ -46,7 +50,8 @@ class Cluster:
     raises StartupError, or OSError where the system refuses, both to be shown to the user.
     """
 
-    def __init__(self, *, home: Path, copies: Path = ROOTS_PLACE) -> None:
+    def __init__(self, *, home: Path, copies: Path = ROOTS_PLACE, template: Path = TEMPLATE) -> None:
+        self._template = template
         self._programs = Programs(copies=copies)
         try:
             self.home = home.expanduser().resolve()
@@ -104,18 +109,29 @@ class Cluster:
             shutil.rmtree(unfinished, ignore_errors=True)
         if self.path.exists():
             return
-        if not self.account():
+        packed = self._template.exists()
+        if not (packed or self.account()):
             require_name()
         fresh = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self.home))
         self._give_away(fresh)
+        if packed:
+            with tarfile.open(self._template) as archive:
+                archive.extractall(fresh, filter="tar")
+            for path in fresh.rglob("*"):
+                self._give_away(path)
+            os.sync()
+        else:
+            self._initialize(fresh)
+        fresh.rename(self.path)
+        _sync(self.home)  # else a power loss could undo the rename, and what was stored since with it
+
+    def _initialize(self, fresh: Path) -> None:
         # This locale is the same on every system, sorts by byte and knows the case of all letters.
         locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
         name = self.name_of(fresh)
         self._run("initdb", "-D", name, "--username=postgres", "--auth=trust", *locale, inside=fresh)
         single_user = ("--single", "-D", name, "-c", "exit_on_error=on", "template1")
         self._run("postgres", *single_user, inside=fresh, statements=_FIRST_STATEMENTS)
-        fresh.rename(self.path)
-        _sync(self.home)  # else a power loss could undo the rename, and what was stored since with it
 
     def make_socket_dir(self) -> None:
         """A private, empty directory for the socket where the data directory's own path cannot hold it."""

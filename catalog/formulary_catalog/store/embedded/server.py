@@ -1,15 +1,17 @@
 """PostgreSQL of our own, for `formulary up` without a database server at hand (DESIGN sections 10 and 11)."""
 
 import os
+import resource
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import quote
 
 import platformdirs
@@ -17,7 +19,7 @@ import psutil
 
 from formulary_catalog.errors import StartupError
 from formulary_catalog.store.embedded.account import ROOTS_PLACE
-from formulary_catalog.store.embedded.cluster import Cluster
+from formulary_catalog.store.embedded.cluster import TEMPLATE, Cluster
 
 _START_SECONDS = 60.0  # a crash-recovery start replays the log first
 _STOP_SECONDS = 20.0  # its last checkpoint writes what is in memory
@@ -39,9 +41,10 @@ _SETTINGS = {
     "log_checkpoints": "off",
 }
 # Its standard input ends when our process does, in whatever way, and then it asks the server to shut down.
+# An image without a shell needs none: its end is the end of the container, and of all that runs there.
 _GUARD = 'read -r line; kill -INT "$1"'
-# A session may build texts and arrays of any size; no setting of PostgreSQL bounds that. Soft, and the same process.
-_LIMITED = 'ulimit -S -d "$0" 2>/dev/null; exec "$@"'
+_SHELL = Path("/bin/sh")
+# A session may build texts and arrays of any size; no setting of PostgreSQL bounds that.
 _SESSION = " [local] "
 _SESSION_MEMORY = 512 * 1024**2
 
@@ -55,7 +58,8 @@ class EmbeddedPostgres:
     `shared_buffers` is PostgreSQL's setting, enough for some 100,000 workflows: searches of what it holds do not wait
     for the file system. What is not used takes no memory. `session_memory`, in bytes, is what each of its processes may
     take beside that, where the system can bound it; a statement that wants more fails. `copies` is where root keeps
-    copies of PostgreSQL's programs if the account of the server cannot reach the Python environment.
+    copies of PostgreSQL's programs if the account of the server cannot reach the Python environment. `template` is the
+    archive of a cluster that a new directory begins with, where there is one.
     """
 
     def __init__(
@@ -65,10 +69,11 @@ class EmbeddedPostgres:
         shared_buffers: str = "512MB",
         session_memory: int | None = _SESSION_MEMORY,
         copies: Path = ROOTS_PLACE,
+        template: Path = TEMPLATE,
     ) -> None:
         self._shared_buffers = shared_buffers
         self._session_memory = session_memory
-        self._cluster = Cluster(home=data_dir, copies=copies)
+        self._cluster = Cluster(home=data_dir, copies=copies, template=template)
         self._mutex = threading.RLock()
         self._lock: int | None = None
         self._server: subprocess.Popen[bytes] | None = None
@@ -133,23 +138,28 @@ class EmbeddedPostgres:
         options = [f"--{name}={value}" for name, value in settings.items()]
         process_options = self._cluster.process_options(inside=self._cluster.path)
         with self._cluster.new_log() as log:
-            limit = "unlimited" if self._session_memory is None else str(self._session_memory // 1024)
             program = [self._cluster.program("postgres"), "-D", self._cluster.name_of(self._cluster.path), *options]
             self._server = subprocess.Popen(
-                ["/bin/sh", "-c", _LIMITED, limit, *program],
+                program,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 **process_options,
             )
-        self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD, "formulary-guard", str(self._server.pid)],
+        _limit_memory(self._server, limit=self._session_memory)
+        if _SHELL.exists():
+            self._guard = self._start_guard(self._server, options=process_options)
+        self._await_ready(self._server)
+
+    @staticmethod
+    def _start_guard(server: subprocess.Popen[bytes], *, options: dict[str, Any]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [_SHELL, "-c", _GUARD, "formulary-guard", str(server.pid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            **process_options,
+            **options,
         )
-        self._await_ready(self._server)
 
     def _await_ready(self, server: subprocess.Popen[bytes]) -> None:
         _wait_until(lambda: server.poll() is not None or self._is_ready(), seconds=_START_SECONDS)
@@ -227,6 +237,15 @@ def default_data_dir() -> Path:
         return platformdirs.user_data_path("formulary").expanduser() / "postgres"
     except RuntimeError as error:
         raise StartupError(f"user id {os.geteuid()} has no home directory; set HOME or choose a --data-dir") from error
+
+
+def _limit_memory(server: subprocess.Popen[bytes], *, limit: int | None) -> None:
+    """Bound what each session may take, in bytes, where the system can: they inherit it from the server."""
+    if limit is not None and sys.platform == "linux":
+        with suppress(OSError):  # it has ended, which is reported to who waits for it
+            hard = resource.prlimit(server.pid, resource.RLIMIT_DATA)[1]
+            least = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.prlimit(server.pid, resource.RLIMIT_DATA, (least, hard))
 
 
 def _signal_outermost(processes: list[psutil.Process], order: signal.Signals) -> None:

@@ -1,0 +1,34 @@
+"""The embedded PostgreSQL of an image without a shell: its cluster was made beforehand, and nothing runs `/bin/sh`."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from formulary_catalog.store.embedded import server
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.embedded.template import pack
+from support.embedded import passable_directory, query, servers
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    archive = tmp_path_factory.mktemp("share") / "formulary" / "cluster.tar.gz"
+    pack(archive)
+    return archive
+
+
+def test_without_a_shell_a_first_start_takes_the_cluster_that_was_made_beforehand(
+    template: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(server, "_SHELL", tmp_path / "none")
+    with passable_directory() as place:
+        with EmbeddedPostgres(data_dir=place / "data", template=template) as postgres:
+            assert query(postgres.dsn(), "select extversion from pg_extension where extname = 'vector'")
+            programs = [program for each in psutil.Process().children(recursive=True) for program in each.cmdline()[:1]]
+        with EmbeddedPostgres(data_dir=place / "data", template=template) as postgres:
+            assert query(postgres.dsn(), "select 1") == "1"
+        assert not servers(place)
+
+    assert programs
+    assert not any(program.endswith("sh") for program in programs)
