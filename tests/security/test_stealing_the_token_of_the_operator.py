@@ -76,7 +76,7 @@ def stolen(cluster: Cluster) -> Iterator[Stolen]:
     home, opted_in, runs = f"product-{mark}", f"opted-in-{mark}", f"runs-{mark}"
     cluster.create_namespace(opted_in)
     release = Release(cluster, namespace=home)
-    execution = {"namespaces": [opted_in], "runsNamespace": runs, "engines": ["job", "tekton", "argo"]}
+    execution = {"namespaces": [opted_in], "runsNamespace": runs, "engines": ["job", "tekton", "argo"], "mode": "auto"}
     release.install({**charts.EXTERNAL, "crds": {"install": False}, "execution": execution})
     token = cluster.service_account(home, "formulary-operator", audiences=[])
     account = OperatorAccount(
@@ -157,7 +157,7 @@ def test_a_run_that_is_asked_for_where_nobody_let_it_fails_and_says_who_can_let_
 
 
 def _command_of_the_notes(release: Release, namespace: str) -> list[str]:
-    values = {**charts.EXTERNAL, "execution": {"engines": ["job"]}}
+    values = {**charts.EXTERNAL, "execution": {"mode": "auto", "engines": ["job"]}}
     rendered = charts.templates(values, namespace=release.namespace)
     (notes,) = [text for path, text in rendered.items() if path.endswith("NOTES.txt")]
     (line,) = [line.strip() for line in notes.splitlines() if " create rolebinding " in line]

@@ -12,9 +12,10 @@ CHART = Path(__file__).parents[2] / "charts" / "formulary"
 EXTERNAL: dict[str, Any] = {
     "database": {
         "external": {"existingSecret": "formulary-database", "serverKey": "server-uri", "operatorKey": "operator-uri"}
-    }
+    },
+    "execution": {"mode": "auto"},
 }
-"""The least values that render."""
+"""A PostgreSQL of one's own, and runs as the rules decide."""
 
 # Much faster where PyYAML was built with its C library.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

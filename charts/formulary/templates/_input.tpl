@@ -4,13 +4,17 @@
 {{- end -}}
 
 {{- define "formulary.inputKeyMount" -}}
+{{- if include "formulary.runs" . -}}
 - name: input-key
   mountPath: /etc/formulary/input
   readOnly: true
 {{- end -}}
+{{- end -}}
 
 {{- define "formulary.inputKeyVolume" -}}
+{{- if include "formulary.runs" . -}}
 - name: input-key
   secret:
     secretName: {{ include "formulary.inputKeySecret" . | quote }}
+{{- end -}}
 {{- end -}}

@@ -6,6 +6,44 @@
 {{- .Values.fullnameOverride | default $full | trunc 42 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/*
+Fills in the defaults of all values. values.yaml has the most usual ones only; and with `helm upgrade --reuse-values` Helm
+gives a new chart the values of the old one, without those that are new.
+*/}}
+{{- define "formulary.init" -}}
+{{- if not (hasKey . "FormularyDefaults") -}}
+{{- $_ := set . "FormularyDefaults" (.Files.Get "files/defaults.json" | fromJson) -}}
+{{- $_ := set . "Values" (mergeOverwrite .FormularyDefaults (deepCopy .Values)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Where the database is: a PostgreSQL that is named, or one of the other kinds. */}}
+{{- define "formulary.databaseMode" -}}
+{{- .Values.database.mode | default (empty .Values.database.external.existingSecret | ternary "embedded" "external") -}}
+{{- end -}}
+
+{{/* Not empty if server and operator are one pod. */}}
+{{- define "formulary.onePod" -}}
+{{- if or .Values.allInOne (eq (include "formulary.databaseMode" .) "embedded") -}}true{{- end -}}
+{{- end -}}
+
+{{/* What becomes of real runs: off, approve or auto. YAML takes a bare off for false. */}}
+{{- define "formulary.executionMode" -}}
+{{- $former := eq (toString .Values.execution.enabled) "true" | ternary "auto" "off" -}}
+{{- kindIs "bool" .Values.execution.mode | ternary "off" .Values.execution.mode | default $former -}}
+{{- end -}}
+
+{{/* Not empty if something may be run. */}}
+{{- define "formulary.runs" -}}
+{{- if ne (include "formulary.executionMode" .) "off" -}}true{{- end -}}
+{{- end -}}
+
+{{/* Not empty if the starter catalog is applied. */}}
+{{- define "formulary.starter" -}}
+{{- $byDefault := eq (include "formulary.databaseMode" .) "embedded" -}}
+{{- if kindIs "bool" .Values.starterCatalog.enabled | ternary .Values.starterCatalog.enabled $byDefault -}}true{{- end -}}
+{{- end -}}
+
 {{/* Where the release's objects are. */}}
 {{- define "formulary.namespace" -}}
 {{- .Values.namespaceOverride | default .Release.Namespace -}}
@@ -22,17 +60,17 @@
 
 {{/* The namespaces that are watched, as JSON; none for all. Runs about cluster-scoped targets belong to these. */}}
 {{- define "formulary.watchedNamespaces" -}}
-{{- $runs := .Values.execution.enabled | ternary .Values.execution.runsNamespace "" -}}
+{{- $runs := empty (include "formulary.runs" .) | ternary "" .Values.execution.runsNamespace -}}
 {{- $watched := .Values.catalog.watchNamespaces -}}
 {{- empty $watched | ternary (list) (append $watched $runs | uniq | compact) | toJson -}}
 {{- end -}}
 
 {{/* The pods that serve, and those that operate; one and the same with allInOne. */}}
 {{- define "formulary.serverComponent" -}}
-{{- .Values.allInOne | ternary "all-in-one" "server" -}}
+{{- empty (include "formulary.onePod" .) | ternary "server" "all-in-one" -}}
 {{- end -}}
 {{- define "formulary.operatorComponent" -}}
-{{- .Values.allInOne | ternary "all-in-one" "operator" -}}
+{{- empty (include "formulary.onePod" .) | ternary "operator" "all-in-one" -}}
 {{- end -}}
 
 {{- define "formulary.serverAccount" -}}
@@ -40,7 +78,7 @@
 {{- .Values.server.serviceAccount.name | default (.Values.server.serviceAccount.create | ternary $made "default") -}}
 {{- end -}}
 {{- define "formulary.operatorAccount" -}}
-{{- if .Values.allInOne -}}
+{{- if (include "formulary.onePod" .) -}}
 {{- include "formulary.serverAccount" . -}}
 {{- else -}}
 {{- $made := printf "%s-operator" (include "formulary.fullname" .) -}}
@@ -49,6 +87,7 @@
 {{- end -}}
 
 {{- define "formulary.image" -}}
+{{- with dig "imageRegistry" "" (get .Values "global" | default dict) }}{{ . | trimSuffix "/" }}/{{ end -}}
 {{- $version := printf ":%s" (.Values.image.tag | default .Chart.AppVersion) -}}
 {{- .Values.image.repository }}{{ empty .Values.image.digest | ternary $version (printf "@%s" .Values.image.digest) -}}
 {{- end -}}

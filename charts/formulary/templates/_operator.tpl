@@ -26,7 +26,7 @@
     - name: FORMULARY_SWEEP_MAX_FRACTION
       value: {{ .Values.operator.sweepMaxFraction | quote }}
     - name: FORMULARY_EXECUTION
-      value: {{ .Values.execution.enabled | quote }}
+      value: {{ include "formulary.executionMode" . | quote }}
     - name: FORMULARY_ENGINES
       value: {{ .Values.execution.engines | join "," | quote }}
     - name: FORMULARY_DEFAULT_IMAGE
@@ -34,7 +34,7 @@
     - name: FORMULARY_RUN_AS_USER
       value: {{ .Values.execution.runAsUser | int64 | quote }}
     {{- $trusted := .Values.execution.trustedAuthors }}
-    {{- if .Values.starterCatalog.enabled }}
+    {{- if (include "formulary.starter" .) }}
     {{- $trusted = append $trusted (printf "system:serviceaccount:%s:%s-starter" (include "formulary.namespace" .) $name) }}
     {{- end }}
     - name: FORMULARY_TRUSTED_AUTHORS
@@ -84,8 +84,10 @@
     - name: FORMULARY_AUDIT_KEY_FILE
       value: /etc/formulary/audit/audit.pem
     {{- end }}
+    {{- if include "formulary.runs" . }}
     - name: FORMULARY_INPUT_KEY_FILE
       value: /etc/formulary/input/input.key
+    {{- end }}
     - name: FORMULARY_HEALTH_HOST
       value: 0.0.0.0
     - name: FORMULARY_HEALTH_PORT
@@ -159,7 +161,7 @@
 
 {{/* Not empty if there is a webhook: as the value says, else where something is run. */}}
 {{- define "formulary.webhookEnabled" -}}
-{{- if kindIs "bool" .Values.webhook.enabled | ternary .Values.webhook.enabled .Values.execution.enabled -}}true{{- end -}}
+{{- if kindIs "bool" .Values.webhook.enabled | ternary .Values.webhook.enabled (include "formulary.runs" . | not | not) -}}true{{- end -}}
 {{- end -}}
 
 {{/* Not empty if the webhook's certificate is mounted. */}}

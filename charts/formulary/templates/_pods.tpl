@@ -39,7 +39,7 @@ dnsPolicy: {{ . }}
 dnsConfig:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .root.Values.imagePullSecrets }}
+{{- with concat .root.Values.imagePullSecrets (dig "imagePullSecrets" list (get .root.Values "global" | default dict)) }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -126,15 +126,18 @@ imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 {{/* Where the database is: {root, user}; user: owner, server or operator. */}}
 {{- define "formulary.databaseEnv" -}}
 - name: FORMULARY_DATABASE_URL
+  {{- if eq (include "formulary.databaseMode" .root) "embedded" }}
+  value: {{ printf "postgresql://formulary_writer@/formulary?host=%s/cluster&port=5432" (include "formulary.dataDir" .root) }}
+  {{- else }}
   valueFrom:
     secretKeyRef:
-      {{- $database := .root.Values.database }}
-      {{- if eq $database.mode "external" }}
-      {{- $external := $database.external }}
+      {{- $mode := include "formulary.databaseMode" .root }}
+      {{- $external := .root.Values.database.external }}
+      {{- if eq $mode "external" }}
       {{- $keys := dict "owner" $external.key "server" $external.serverKey "operator" $external.operatorKey }}
       name: {{ $external.existingSecret | quote }}
       key: {{ get $keys .user | quote }}
-      {{- else if eq $database.mode "cnpg" }}
+      {{- else if eq $mode "cnpg" }}
       {{- /* The owner's Secret is made by CloudNativePG. */}}
       name: {{ include "formulary.fullname" .root }}-postgres-{{ eq .user "owner" | ternary "app" .user }}
       key: uri
@@ -142,14 +145,26 @@ imagePullPolicy: {{ .root.Values.image.pullPolicy }}
       name: {{ include "formulary.fullname" .root }}-postgres
       key: {{ .user }}-uri
       {{- end }}
-{{- if $database.external.caSecret }}
+  {{- end }}
+{{- if .root.Values.database.external.caSecret }}
 - name: PGSSLROOTCERT
   value: /etc/formulary/database/ca.crt
 {{- end }}
 {{- end -}}
 
-{{/* The authority of an external database's certificate, for containers with `formulary.databaseEnv`. */}}
+{{/* Directory of the embedded database, in the containers of its pod. */}}
+{{- define "formulary.dataDir" -}}/var/lib/formulary{{- end -}}
+
+{{/*
+For containers with `formulary.databaseEnv`: the authority of an external database's certificate, or the volume of the
+embedded one.
+*/}}
 {{- define "formulary.databaseVolume" -}}
+{{- if eq (include "formulary.databaseMode" .) "embedded" -}}
+- name: data
+  persistentVolumeClaim:
+    claimName: {{ include "formulary.fullname" . }}-data
+{{- end -}}
 {{- with .Values.database.external.caSecret -}}
 - name: database-ca
   secret:
@@ -160,6 +175,10 @@ imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 {{- end -}}
 {{- end -}}
 {{- define "formulary.databaseMount" -}}
+{{- if eq (include "formulary.databaseMode" .) "embedded" -}}
+- name: data
+  mountPath: {{ include "formulary.dataDir" . }}
+{{- end -}}
 {{- if .Values.database.external.caSecret -}}
 - name: database-ca
   mountPath: /etc/formulary/database

@@ -125,7 +125,7 @@ them.
   resources: [prometheusrules]
   verbs: [list]
 {{- end }}
-{{- if .Values.execution.enabled }}
+{{- if (include "formulary.runs" .) }}
 {{ include "formulary.executionRules" . }}
 {{- end }}
 {{- end -}}
@@ -183,13 +183,14 @@ changes. What a run names is read for its label only; whoever may create Jobs co
 
 {{/*
 What people and agents are given by a binding of their own; nothing of it is part of view, edit or admin. Each by the
-end of its name.
+end of its name. Where nothing is run, an invoker gets dry runs, and there is nothing to approve or to rule.
 */}}
 {{- define "formulary.givenRules" -}}
 invoker:
   - apiGroups: [formulary.dev]
     resources: [workflowinvocations]
     verbs: [create, get, list, watch]
+{{- if include "formulary.runs" . }}
 approver:
   - apiGroups: [kubernaut.ai]
     resources: [aianalyses, aianalyses/constraints]
@@ -204,6 +205,7 @@ governance-editor:
   - apiGroups: [formulary.dev]
     resources: [governancecontracts]
     verbs: [create, get, list, watch, update, patch, delete]
+{{- end }}
 {{- end -}}
 
 {{/* What the operator does where it runs. */}}

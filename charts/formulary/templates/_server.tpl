@@ -4,9 +4,13 @@
 - {{ include "formulary.containerBasics" (dict "root" . "name" "server") | nindent 2 | trim }}
   command: [formulary, serve]
   args:
-    {{- concat (list "--host" "0.0.0.0" "--port" "8080") .Values.server.extraArgs | toYaml | nindent 4 }}
+    {{- $embedded := eq (include "formulary.databaseMode" .) "embedded" | ternary (list "--data-dir" (include "formulary.dataDir" .)) list }}
+    {{- concat (list "--host" "0.0.0.0" "--port" "8080") $embedded .Values.server.extraArgs | toYaml | nindent 4 }}
   env:
+    {{- /* The server runs an embedded one itself. */}}
+    {{- if ne (include "formulary.databaseMode" .) "embedded" }}
     {{- include "formulary.databaseEnv" (dict "root" . "user" "server") | nindent 4 }}
+    {{- end }}
     {{- with .Values.analytics }}
     {{- if .existingSecret }}
     - name: FORMULARY_ANALYTICS_DATABASE_URL
@@ -57,6 +61,8 @@
       value: {{ .Values.search.labelParameters | quote }}
     - name: FORMULARY_TOOLSETS
       value: {{ .Values.search.toolsets | join "," | quote }}
+    - name: FORMULARY_EXECUTION
+      value: {{ include "formulary.executionMode" . | quote }}
     - name: FORMULARY_INVOCATIONS_PER_HOUR
       value: {{ .Values.execution.limits.perHour | int64 | quote }}
     - name: FORMULARY_DRY_RUNS_PER_HOUR
@@ -77,8 +83,10 @@
     - name: FORMULARY_TLS_DIR
       value: /etc/formulary/tls
     {{- end }}
+    {{- if include "formulary.runs" . }}
     - name: FORMULARY_INPUT_KEY_FILE
       value: /etc/formulary/input/input.key
+    {{- end }}
     - name: FORMULARY_POOL_SIZE
       value: {{ .Values.server.poolSize | int64 | quote }}
     - name: FORMULARY_LOG_LEVEL
@@ -163,7 +171,7 @@
 
 {{/* Not empty if the operator has an account of its own that reads targets before runs start. */}}
 {{- define "formulary.contextOfRuns" -}}
-{{- if and .Values.execution.enabled (ne (include "formulary.operatorAccount" .) (include "formulary.serverAccount" .)) -}}true{{- end -}}
+{{- if and (include "formulary.runs" .) (ne (include "formulary.operatorAccount" .) (include "formulary.serverAccount" .)) -}}true{{- end -}}
 {{- end -}}
 
 {{/* Named by what is in it: the file is read at start, so that another mapping needs new pods. */}}

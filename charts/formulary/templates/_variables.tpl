@@ -27,6 +27,8 @@ server:
   FORMULARY_TLS_DIR: server.tls.enabled
   FORMULARY_CONSOLE_URL: console.url
   FORMULARY_POOL_SIZE: server.poolSize
+  FORMULARY_DATA_DIR: database.mode
+  FORMULARY_EXECUTION: execution.mode
   FORMULARY_INVOCATIONS_PER_HOUR: execution.limits.perHour
   FORMULARY_DRY_RUNS_PER_HOUR: execution.limits.dryRunsPerHour
   FORMULARY_CONCURRENT_INVOCATIONS: execution.limits.concurrent
@@ -47,7 +49,7 @@ operator:
   FORMULARY_RESYNC_SECONDS: operator.resyncSeconds
   FORMULARY_CONTEXT_RETENTION_HOURS: operator.contextRetentionHours
   FORMULARY_SWEEP_MAX_FRACTION: operator.sweepMaxFraction
-  FORMULARY_EXECUTION: execution.enabled
+  FORMULARY_EXECUTION: execution.mode
   FORMULARY_ENGINES: execution.engines
   FORMULARY_DEFAULT_IMAGE: execution.defaultImage
   FORMULARY_RUN_AS_USER: execution.runAsUser
