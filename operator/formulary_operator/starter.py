@@ -13,16 +13,18 @@ from pathlib import Path
 
 import yaml
 
+from formulary_catalog.domain.workflows.annotated import annotated
 from formulary_catalog.errors import StartupError, Unavailable
 from formulary_operator.api.names import WORKFLOWS, Json
-from formulary_operator.kube.client import KubeClient, KubernetesRefused
+from formulary_operator.kube.client import NOT_DECLARED, KubeClient, KubernetesRefused
 
 MANAGER = "formulary-starter"
 """Field manager of what is applied here."""
 
 CRD_SECONDS = 60.0
-WEBHOOK_SECONDS = 600.0
-"""How long the webhook is waited for: the operator starts once the database is made and migrated."""
+WEBHOOK_SECONDS = 240.0
+"""How long the webhook is waited for: the operator starts once the database is made and migrated. Helm waits for five
+minutes, since the Job is a hook."""
 
 _POLL_SECONDS = 1.0
 _DENIED = 'admission webhook "workflows.formulary.dev" denied the request'
@@ -108,9 +110,15 @@ async def _apply(
     echo: Callable[[str], None],
 ) -> None:
     name = document["metadata"]["name"]
+    path = WORKFLOWS.path(namespace=namespace, name=name)
     body = {**document, "metadata": {**document["metadata"], "namespace": namespace}}
     try:
-        await client.apply(WORKFLOWS.path(namespace=namespace, name=name), body, manager=MANAGER)
+        try:
+            await client.apply(path, body, manager=MANAGER)
+        except KubernetesRefused as error:
+            if NOT_DECLARED not in str(error):
+                raise
+            await client.apply(path, annotated(body), manager=MANAGER)  # under the CRD of Kubernaut
     except KubernetesRefused as error:
         if error.status == 409:
             report.kept.append(name)

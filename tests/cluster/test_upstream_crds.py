@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from formulary_operator.starter import apply_starter
+from formulary_operator.workflows.translate import entry_of
 from support import control_plane as planes
 from support.asking import finds, search
 from support.cluster import condition, fetch, install_kinds, new_operator_account
 from support.control_plane import ControlPlane
+from support.filling import starter_documents
+from support.kube_clients import connected
 from support.operator_process import operator, server
 from support.waiting import wait_until
 
@@ -71,6 +75,30 @@ def test_the_operator_serves_upstreams_objects_and_does_not_patch_them_again_and
             ("patch", "remediationworkflows"): 3,
         }
         assert watching.metric("formulary_drift_objects") == 0
+
+        # Upstream's schema drops spec.suspend.
+        annotate = ("annotate", "rw", "gitops-revert", "--namespace=shop", "--overwrite")
+        upstream.kubectl(*annotate, "formulary.dev/suspend=true")
+        wait_until(lambda: not finds(serving.url, "gitops-revert"), what="the workflow to be suspended")
+        upstream.kubectl(*annotate, "formulary.dev/suspend-")
+        wait_until(lambda: finds(serving.url, "gitops-revert"), what="the workflow to be served again")
         (event,) = watching.events("nothing_is_run")
         assert "workflowinvocations.formulary.dev" in event["reason"]
     assert fetch(database, ACTIVE) == [(3,)]
+
+
+async def test_the_whole_starter_catalog_is_applied_beside_upstream(
+    upstream: ControlPlane, starter_catalog: Path
+) -> None:
+    upstream.create_namespace("catalog")
+    async with connected(upstream.kubeconfig) as client:
+        report = await apply_starter(client, manifests=starter_catalog, namespace="catalog")
+        again = await apply_starter(client, manifests=starter_catalog, namespace="catalog")
+
+    stored = {each["metadata"]["name"]: each for each in upstream.get("rw", "--namespace=catalog")["items"]}
+    documents = {each["metadata"]["name"]: each for each in starter_documents(starter_catalog)}
+    assert (report.refused, report.kept, again.refused) == ([], [], [])
+    assert stored.keys() == documents.keys()
+    for name, document in documents.items():
+        document["metadata"]["namespace"] = "catalog"
+        assert entry_of(stored[name]).version_id == entry_of(document).version_id

@@ -36,6 +36,10 @@ class KubernetesUnavailable(Unavailable):
     """The API server does not answer, or asks us to come back later."""
 
 
+NOT_DECLARED = "field not declared in schema"
+"""What the API server says of a field that is applied and that the CRD of the kind lacks."""
+
+
 class KubernetesRefused(FormularyError):
     """The API server refuses a request. `status` is that of HTTP, `reason` the machine-readable one of Kubernetes.
 
@@ -328,7 +332,8 @@ def _object(content: bytes) -> Json | None:
 
 
 def _refusal(status: int, answer: Json, *, method: str, path: str) -> FormularyError:
-    if status in (429, 500, 502, 503, 504):
+    # API servers before 1.26 answer a field that the schema lacks, in what is applied, with 500.
+    if status in (429, 500, 502, 503, 504) and NOT_DECLARED not in str(answer.get("message")):
         # Such as which admission webhook does not answer.
         why = f" ({answer['message']})" if answer.get("message") else ""
         return KubernetesUnavailable(

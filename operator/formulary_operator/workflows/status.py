@@ -11,14 +11,15 @@ from typing import Any, Literal
 from formulary_catalog.domain.stored import RefusedWorkflow
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.visible import visible
-from formulary_catalog.domain.workflows.annotated import annotation_of
+from formulary_catalog.domain.workflows.annotated import annotation_of, suspended_by_annotation
 from formulary_operator.api.names import Json
 from formulary_operator.kube.conditions import Said, conditions, conditions_of, find, status_of
 from formulary_operator.workflows.validation_result import ConditionReason, ValidationResult
 
 _IDS = ("versionId", "contentHash", "embeddingModel", "indexedAt")
 _REFUSED = (ConditionReason.INVALID, ConditionReason.VERSION_IMMUTABLE)
-_SETTLED = frozenset(ConditionReason) - {ConditionReason.CATALOG_UNAVAILABLE}
+_SETTLED = frozenset(ConditionReason) - {ConditionReason.CATALOG_UNAVAILABLE, ConditionReason.SUSPENDED}
+"""A suspended one may be so by an annotation, which is of no generation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,8 @@ def is_observed(document: Mapping[str, Any]) -> bool:
 
     An annotation may hold part of the content, and is of no generation.
     """
-    spoken_of = "deletionTimestamp" not in document["metadata"] and annotation_of(document) is None
+    annotated = annotation_of(document) is not None or suspended_by_annotation(document)
+    spoken_of = "deletionTimestamp" not in document["metadata"] and not annotated
     return spoken_of and standing(document) in _SETTLED
 
 

@@ -14,7 +14,12 @@ from formulary_catalog.domain.entry import (
     require_visible,
 )
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.workflows.annotated import SPEC_ANNOTATION, annotation_of
+from formulary_catalog.domain.workflows.annotated import (
+    SPEC_ANNOTATION,
+    SUSPEND_ANNOTATION,
+    annotation_of,
+    suspended_by_annotation,
+)
 
 SOURCE = "cluster"
 """The stored source of what came from Kubernetes objects."""
@@ -36,8 +41,11 @@ def entry_of(document: Mapping[str, Any]) -> CatalogEntry:
         "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
         "spec": document.get("spec"),
     }
+    annotations: dict[str, object] = {SUSPEND_ANNOTATION: "true"} if suspended_by_annotation(document) else {}
     if (annotation := annotation_of(document)) is not None:
-        manifest["metadata"]["annotations"] = {SPEC_ANNOTATION: annotation}
+        annotations[SPEC_ANNOTATION] = annotation
+    if annotations:
+        manifest["metadata"]["annotations"] = annotations
     entry = catalog_entry(manifest, source=SOURCE, default_namespace=metadata["namespace"])
     if not entry.workflow.spec.suspend:
         require_visible(entry)
@@ -48,7 +56,7 @@ def entry_of(document: Mapping[str, Any]) -> CatalogEntry:
 def is_suspended(document: Mapping[str, Any]) -> bool:
     """Whether a RemediationWorkflow asks not to be served, even if nothing else in it is right."""
     spec = document.get("spec")
-    return isinstance(spec, Mapping) and spec.get("suspend") is True
+    return suspended_by_annotation(document) or (isinstance(spec, Mapping) and spec.get("suspend") is True)
 
 
 def context_of(document: Mapping[str, Any]) -> RequestContext:

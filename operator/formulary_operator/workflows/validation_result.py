@@ -64,7 +64,8 @@ def stored(entry: CatalogEntry, *, model_id: str, problem: EmbedderUnavailable |
     return ValidationResult(
         reason=ConditionReason.SUSPENDED if suspended else ConditionReason.SERVED,
         message=(
-            f"version {entry.version} is kept and not served, because spec.suspend is true; set it to false to serve it"
+            f"version {entry.version} is kept and not served, because spec.suspend or the annotation "
+            "formulary.dev/suspend is true; set it to false to serve it"
             if suspended
             else f"version {entry.version} is served as {entry.version_id}"
         ),

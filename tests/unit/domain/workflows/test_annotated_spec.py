@@ -9,6 +9,7 @@ import yaml
 
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.workflows.annotated import ANNOTATED, ANNOTATED_LABELS
+from formulary_catalog.domain.workflows.annotated import annotated as moved
 from formulary_catalog.errors import InvalidManifest
 from support import manifest
 
@@ -104,3 +105,36 @@ def test_what_breaks_a_rule_is_refused_with_the_field(text: object, field: str, 
 def test_an_annotation_that_contradicts_the_spec_is_refused() -> None:
     with pytest.raises(InvalidManifest, match=r"riskLevel differs from spec\.riskLevel"):
         entry(annotated('{"riskLevel": "low"}', riskLevel="high"))
+
+
+@pytest.mark.parametrize(("said", "suspended"), [("true", True), ("yes", True), ("", True), ("false", False)])
+def test_an_annotation_suspends_a_workflow_whatever_it_says_but_false(said: str, suspended: bool) -> None:
+    document = manifest.workflow("restart")
+    document["metadata"]["annotations"] = {"formulary.dev/suspend": said}
+
+    assert entry(document).workflow.spec.suspend is suspended
+    assert entry(document).version_id == entry(manifest.workflow("restart")).version_id
+
+
+def test_no_annotation_serves_what_the_spec_suspends() -> None:
+    document = manifest.workflow("restart", suspend=True)
+    document["metadata"]["annotations"] = {"formulary.dev/suspend": "false"}
+
+    assert entry(document).workflow.spec.suspend
+
+
+def test_what_is_moved_into_annotations_fits_the_schema_of_upstream_and_is_the_same_content() -> None:
+    labels = {
+        "severity": ["critical"],
+        "environment": "*",
+        "component": "*",
+        "priority": "*",
+        "signalType": ["OOMKilled"],
+    }
+    document = manifest.workflow("restart", labels=labels, riskLevel="high", steps=STEPS, suspend=True)
+    there = moved(document)
+
+    assert there["spec"].keys() <= spec_schema(UPSTREAM)["properties"].keys()
+    assert there["spec"]["labels"].keys() <= spec_schema(UPSTREAM)["properties"]["labels"]["properties"].keys()
+    assert entry(there).version_id == entry(document).version_id
+    assert entry(there).workflow.spec == entry(document).workflow.spec
