@@ -33,6 +33,7 @@ from formulary_catalog.server.http.authentication import Anybody, Counted, Ident
 from formulary_catalog.server.http.concurrency import Admission
 from formulary_catalog.server.http.errors import MCP_PATH, error_reply, is_of_oauth
 from formulary_catalog.server.http.middleware import LOOPBACK_NAMES, MAX_BODY_BYTES, Edge, HostRule
+from formulary_catalog.server.http.protected_resource import ProtectedResource
 from formulary_catalog.server.http.senders import Senders
 from formulary_catalog.server.http.trusted_proxy import TrustedProxy
 from formulary_catalog.server.mcp.server import mcp_server
@@ -137,6 +138,9 @@ def create_app(
         authenticator=known,
         visitors=app.state.door,
         senders=Senders(app.state.alerts),
+        resource=ProtectedResource(issuer=settings.oidc_issuer, address=settings.console_url)
+        if authenticator is not None and settings.oidc_issuer
+        else None,
     )
 
 

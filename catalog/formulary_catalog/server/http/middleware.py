@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import Any, Protocol
 
 from starlette.datastructures import Headers
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from formulary_catalog.domain.access import Authenticator, Caller
@@ -31,6 +31,7 @@ from formulary_catalog.server.http.errors import (
     is_of_console,
     is_of_oauth,
 )
+from formulary_catalog.server.http.protected_resource import FIXED_HEADER_PATH, METADATA_PATHS, ProtectedResource
 from formulary_catalog.server.http.senders import MAX_ALERT_BYTES, is_of_sender
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -44,6 +45,7 @@ POSTED = frozenset({MCP_PATH, INVOKE_PATH, SEARCH_PATH, SELECTIONS_PATH})
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Answered under any Host, since probes and scrapers come by pod address, and never queued behind calls."""
 _MCP_ALIAS = f"{MCP_PATH}/"
+_UNAUTHORIZED = 401
 """Several clients add the slash."""
 _CORS = {
     "Access-Control-Allow-Methods": "POST",
@@ -108,28 +110,37 @@ class Edge:
         authenticator: Authenticator = _ANYBODY,
         visitors: Identifies | None = None,
         senders: Identifies | None = None,
+        resource: ProtectedResource | None = None,
     ) -> None:
         """`visitors` finds out who looks at the console, whose pages lead strangers to a page where they sign in;
-        `senders`, which incident source sends alerts."""
+        `senders`, which incident source sends alerts.
+
+        `resource` tells MCP clients where to sign in; None where nobody can.
+        """
         self._app = app
         self._hosts = hosts
         self._identification: Identifies = Identification(authenticator)
         self._visitors = visitors or self._identification
         self._senders = senders or self._identification
         self._admission = admission
+        self._resource = resource
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
-        if scope["path"] == _MCP_ALIAS:
+        resource = None if scope["path"] == FIXED_HEADER_PATH else self._resource
+        if scope["path"] in (_MCP_ALIAS, FIXED_HEADER_PATH):
             scope = {**scope, "path": MCP_PATH, "raw_path": MCP_PATH.encode()}
         if origin := _local_page(scope):
             send = _readable_by(origin, send=send)
         refusal = self._refusal(scope)
         if refusal is not None:
             await refusal(scope, receive, send)
+            return
+        if resource is not None and scope["path"] in METADATA_PATHS:
+            await JSONResponse(resource.metadata(scope))(scope, receive, send)
             return
         if scope["path"] in PROBES or is_of_oauth(scope["path"]):  # there is none: 404, without asking who calls
             await self._app(scope, receive, send)
@@ -139,6 +150,9 @@ class Edge:
         if isinstance(caller, Caller):
             await self._call(with_caller(scope, caller), receive, send, caller=caller.name)
         else:
+            if resource is not None and scope["path"] == MCP_PATH and caller.status_code == _UNAUTHORIZED:
+                challenge = caller.headers.get("www-authenticate", "Bearer")
+                caller.headers["www-authenticate"] = f"{challenge}, {resource.challenge(scope)}"
             await caller(scope, receive, send)
 
     def _who_knows(self, scope: Scope) -> Identifies:
@@ -214,7 +228,7 @@ def _local_page(scope: Scope) -> str:
     headers = Headers(scope=scope)
     origin = headers.get("origin", "")
     local = {_hostname(origin), _hostname(headers.get("host", ""))} <= LOOPBACK_NAMES
-    return origin if scope["path"] == MCP_PATH and local else ""
+    return origin if scope["path"] in (MCP_PATH, *METADATA_PATHS) and local else ""
 
 
 def _readable_by(origin: str, *, send: Send) -> Send:
