@@ -86,6 +86,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         },
         "list execution.namespaces instead",
     ),
+    "a label by which pods are found": (
+        {"commonLabels": {"app.kubernetes.io/name": "x"}},
+        "commonLabels names app.kubernetes.io/name, which the chart sets and by which pods are found",
+    ),
     "namespaces of runs where nothing is run": (
         {**charts.EXTERNAL, "execution": {"namespaces": ["payments"]}},
         "execution.mode is off, the default; set execution.mode to auto, as it was in earlier releases, or to approve",

@@ -107,6 +107,30 @@ def test_a_digest_wins_over_the_tag() -> None:
     assert {c["image"] for _, spec in charts.pods(objects) for c in spec["containers"]} == {f"r@{digest}"}
 
 
+def test_a_parent_chart_says_for_all_where_images_come_from_and_how_they_are_pulled() -> None:
+    values = {"global": {"imageRegistry": "mirror.example/", "imagePullSecrets": [{"name": "pull"}]}}
+    pods = [spec for _, spec in charts.pods(charts.render(values))]
+
+    assert {c["image"].partition("/")[0] for spec in pods for c in spec["containers"]} == {"mirror.example"}
+    assert all(spec["imagePullSecrets"] == [{"name": "pull"}] for spec in pods)
+
+
+def test_more_containers_and_fields_of_pods_come_beside_those_of_the_chart() -> None:
+    more = {"extraContainers": [{"name": "proxy", "image": "proxy"}], "podSpec": {"runtimeClassName": "gvisor"}}
+    spec = charts.only(charts.render({"server": more}), "Deployment")["spec"]["template"]["spec"]
+
+    assert [each["name"] for each in spec["containers"]] == ["server", "operator", "proxy"]
+    assert spec["runtimeClassName"] == "gvisor"
+    assert "hostAliases" not in spec
+
+
+def test_names_that_lead_in_from_outside_are_accepted_by_the_server() -> None:
+    for name, host in (("namespaced", "formulary.example"), ("cnpg", "route.example")):
+        pods = [spec for _, spec in charts.pods(charts.render(CI[name]))]
+        variables = {v["name"]: v.get("value") for spec in pods for c in spec["containers"] for v in c.get("env", [])}
+        assert host in variables["FORMULARY_ALLOWED_HOSTS"].split(",")
+
+
 def test_a_database_that_exists_is_migrated_before_anything_else_changes() -> None:
     installs = charts.render(charts.EXTERNAL)
     upgrades = charts.render(CI["trial"], upgrade=True)

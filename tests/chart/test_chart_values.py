@@ -75,6 +75,9 @@ def test_an_unknown_value_is_refused_by_name(path: Path) -> None:
         (("webhook", "certificates"), "none"),
         (("commonLabels",), {"a": 1}),
         (("execution", "namespaces"), ["A b"]),
+        (("server", "livenessProbe"), None),
+        (("server", "ingress", "hosts"), [""]),
+        (("execution", "mode"), "on"),
         (("fullnameOverride",), "Formulary"),
         (("webhook", "enabled"), "maybe"),
         (("execution", "engines"), ["ansible"]),
@@ -117,6 +120,8 @@ def test_every_value_that_a_template_names_is_declared() -> None:
 def test_every_value_that_the_pages_set_is_declared() -> None:
     pages = (
         ROOT / "docs" / "install.md",
+        ROOT / "docs" / "production.md",
+        ROOT / "docs" / "execution.md",
         ROOT / "docs" / "operations.md",
         ROOT / "README.md",
         charts.CHART / "README.md",

@@ -25,6 +25,7 @@ _OTHERS: dict[tuple[str, str], set[str]] = {
     ("monitoring.coreos.com/v1", "PrometheusRule"): {"groups"},
     ("cert-manager.io/v1", "Issuer"): {"selfSigned"},
     ("cert-manager.io/v1", "Certificate"): {"secretName", "dnsNames", "issuerRef"},
+    ("gateway.networking.k8s.io/v1", "HTTPRoute"): {"parentRefs", "hostnames", "rules"},
     ("kagent.dev/v1alpha2", "RemoteMCPServer"): {
         "description",
         "protocol",

@@ -99,13 +99,21 @@ app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Labels of an object: {root, component}. */}}
-{{- define "formulary.labels" -}}
+{{/* Labels that the chart gives an object: {root, component}. */}}
+{{- define "formulary.givenLabels" -}}
 {{ include "formulary.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: formulary
 app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | quote }}
+{{- end -}}
+{{- define "formulary.ownLabels" -}}
+{{- include "formulary.givenLabels" (dict "root" . "component" "any") -}}
+{{- end -}}
+
+{{/* Labels of an object: {root, component}. */}}
+{{- define "formulary.labels" -}}
+{{ include "formulary.givenLabels" . }}
 {{- with .root.Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}

@@ -81,6 +81,11 @@ topologySpreadConstraints:
     matchLabelKeys: [pod-template-hash]
     {{- end }}
   {{- end }}
+{{- range $field, $value := .values.podSpec }}
+{{- if $value }}
+{{ $field }}: {{ toJson $value }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{- define "formulary.containerSecurity" -}}

@@ -1,6 +1,6 @@
 {{/* The container of the server. */}}
 {{- define "formulary.serverContainer" -}}
-{{- $hosts := include "formulary.serverNames" . | fromJsonArray -}}
+{{- $hosts := concat (include "formulary.serverNames" . | fromJsonArray) .Values.server.ingress.hosts .Values.server.httpRoute.hostnames | uniq -}}
 - {{ include "formulary.containerBasics" (dict "root" . "name" "server") | nindent 2 | trim }}
   command: [formulary, serve]
   args:
