@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from formulary_catalog.domain.answers.catalog import SearchMode, WorkflowHit
-from formulary_catalog.domain.search.checks import what_to_check
+from formulary_catalog.domain.search.checks import Page
 from formulary_catalog.domain.search.fit import Wanted
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.scoring import Scored, worth_reading
@@ -75,10 +75,6 @@ def surest(hits: Sequence[Hit]) -> float:
     return hits[0].scored.confidence if hits else 0.0
 
 
-def to_check(kept: Sequence[tuple[WorkflowHit, Hit]]) -> list[str]:
-    """What to check before a run of those that answer the same problem as the first."""
-    if not kept:
-        return []
-    plan = kept[0][1].ranked.plan
-    page = [(shown, hit.parsed.workflow) for shown, hit in kept if hit.ranked.plan is plan]
-    return what_to_check(page, query=plan.parsed.text)
+def answering_first(kept: Sequence[tuple[WorkflowHit, Hit]]) -> Page:
+    """The hits that answer the same problem as the first, with their workflows."""
+    return [(shown, hit.parsed.workflow) for shown, hit in kept if hit.ranked.plan is kept[0][1].ranked.plan]

@@ -103,9 +103,10 @@ class CatalogParts:
             contexts=contexts, shared_namespace=settings.catalog_namespace, readable=ReadableNamespaces(database)
         )
         parsed, halted = ParsedWorkflows(metrics=metrics), Halted(database)
+        names = NameReader(database)
         finder = WorkflowFinder(
             workflows=workflows,
-            nearest=NearestNames(NameReader(database)),
+            nearest=NearestNames(names),
             visibility=visibility,
             parsed=parsed,
             strict_keys=settings.strict_custom_labels,
@@ -129,6 +130,7 @@ class CatalogParts:
                 visibility=visibility,
                 vectors=vectors,
                 finder=finder,
+                names=names,
                 parsed=parsed,
                 halted=halted,
                 strict_keys=settings.strict_custom_labels,

@@ -18,6 +18,7 @@ from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode, W
 from formulary_catalog.domain.audit.sealing import KeyedDigest
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.caution import QueryWords, caution, cautioned
+from formulary_catalog.domain.search.checks import names_to_check, what_to_check
 from formulary_catalog.domain.search.fit import Wanted
 from formulary_catalog.domain.search.query import as_declared
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
@@ -30,7 +31,7 @@ from formulary_catalog.search.audit import Record
 from formulary_catalog.search.lookup import WorkflowFinder
 from formulary_catalog.search.manifests import ParsedWorkflow, ParsedWorkflows
 from formulary_catalog.search.notes import Halted, halted_notes, on_problems, search_notes
-from formulary_catalog.search.page import Hit, Ranked, best_of, page_of, surest, to_check
+from formulary_catalog.search.page import Hit, Ranked, answering_first, best_of, page_of, surest
 from formulary_catalog.search.phases import Phases, measured
 from formulary_catalog.search.planning import SearchPlan, applied_constraints, plan_search
 from formulary_catalog.search.vectors import QueryVectors
@@ -38,7 +39,7 @@ from formulary_catalog.search.visibility import Visibility
 from formulary_catalog.store.search.distances import ModelVector
 from formulary_catalog.store.search.page import PageReader, PageRow
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader, Candidates
-from formulary_catalog.store.workflows.names import Declared
+from formulary_catalog.store.workflows.names import Declared, NameReader
 
 _LOOKED_AT = 20
 """So many are looked at for cautions, if the page holds no more: which hit is first does not depend on `top_k`."""
@@ -60,6 +61,7 @@ class Searcher:
         visibility: Visibility,
         vectors: QueryVectors,
         finder: WorkflowFinder,
+        names: NameReader,
         parsed: ParsedWorkflows,
         halted: Halted,
         strict_keys: frozenset[str],
@@ -71,6 +73,7 @@ class Searcher:
         self._visibility = visibility
         self._vectors = vectors
         self._finder = finder
+        self._names = names
         self._parsed = parsed
         self._strict_keys = strict_keys
         self._metrics = metrics
@@ -102,6 +105,9 @@ class Searcher:
             ranked = found[0][0]
             hits = best_of([page_of(each, request=request) for _, each in found], limit=request.top_k or DEFAULT_TOP_K)
             modes = {each.mode for each, _ in found}
+            shown = [(_shown(hit, several=len(found) > 1), hit) for hit in hits]
+            kept = [(each, hit) for each, hit in shown if each.confidence >= request.min_confidence]
+            page = answering_first(kept)
             mode = SearchMode.LEXICAL if SearchMode.LEXICAL in modes else ranked.mode
             with phases.of("sql"):
                 unfamiliar = await self._candidates.unfamiliar(
@@ -110,12 +116,14 @@ class Searcher:
                     namespaces=scope.namespaces,
                 )
                 unknown = []
+                excluded = frozenset[str]()
+                named = names_to_check(page) - {each.name for each in ranked.candidates.evidence}
+                if named and scope.context is not None:
+                    excluded = await self._names.excluded(named, constraints=plan.imposed, namespaces=scope.namespaces)
                 if not ranked.candidates.total:
                     narrowed = plan.narrowing
                     given = {Declared.ACTION_TYPE: narrowed.action_type, Declared.NAMESPACE: narrowed.namespace}
                     unknown = await self._finder.unknown_values(given, scope=scope)
-        shown = [(_shown(hit, several=len(found) > 1), hit) for hit in hits]
-        kept = [(each, hit) for each, hit in shown if each.confidence >= request.min_confidence]
         answer = SearchAnswer(
             workflows=[each for each, _ in kept],
             total_results=ranked.candidates.total - ranked.unreadable,
@@ -133,7 +141,7 @@ class Searcher:
                     unfamiliar=unfamiliar,
                     hits=[each for each, _ in shown],
                 ),
-                *to_check(kept),
+                *what_to_check(page, query=kept[0][1].ranked.plan.parsed.text if kept else "", excluded=excluded),
                 *not_invocable_notes([each.workflow_id for each, hit in kept if hit.parsed.not_invocable_because]),
             ],
             search_id=str(search_id),

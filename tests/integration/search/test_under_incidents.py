@@ -64,6 +64,17 @@ async def test_under_the_whole_example_what_is_returned_is_in_the_order_in_which
     assert not noted(fits.notes, "perhaps nothing here fits")
 
 
+async def test_no_note_recommends_what_the_incident_excludes(served: Served) -> None:
+    query = "OOMKilled, the cart cache grew during a sale or leaks without bound"
+    excluded = "oom-restart-leaking-process"
+    under_none = await served.ask(query, action_type="TrimCache")
+    assert noted(under_none.notes, excluded)
+    under_it = await served.ask(query, incident="rr-checkout-oom")
+    assert names(under_it) == names(under_none) == ["checkout-oom-shed-carts"]
+    assert not noted(under_it.notes, excluded)
+    assert noted(under_it.notes, "[not allowed here]")
+
+
 QUERIES_WITH_RIVALS = (
     "java service OOMKilled although its heap charts look healthy",
     "OOMKilled critical exit code 137",

@@ -5,7 +5,8 @@
 """
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import takewhile
 
@@ -23,18 +24,29 @@ _NAMED = 3
 _LEAST = 1e-4
 _SHORTEST = 20
 """Bytes of a quotation that tell anything."""
+_HYPHENATED = re.compile(r"(?<![\w.-])[a-z0-9]+(?:[.-]+[a-z0-9]+)+(?![\w-])")
+"""What may be the name of a workflow: one word alone is a word."""
+_NOT_ALLOWED = "[not allowed here]"
 
 
-def what_to_check(page: Sequence[tuple[WorkflowHit, RemediationWorkflow]], *, query: str) -> list[str]:
+Page = Sequence[tuple[WorkflowHit, RemediationWorkflow]]
+
+
+def names_to_check(page: Page) -> set[str]:
+    """What the note may quote that looks like the name of a workflow."""
+    return {name for _, workflow in _alike(page)[:_NAMED] for name in _HYPHENATED.findall(_written(workflow)[1])}
+
+
+def what_to_check(page: Page, *, query: str, excluded: Collection[str] = ()) -> list[str]:
     """A note for who chooses: what the first hit is not for, or what it needs; none where none fits.
 
     Where several fit about equally, of up to three of them. What speaks most of the query comes first, since a note may
-    be cut further.
+    be cut further. `excluded`: names of workflows that the incident excludes. None of them is quoted, since a model
+    would take it for advice.
     """
-    if not page or page[0][0].confidence < WEAK_CONFIDENCE:
+    alike = _alike(page)
+    if not alike:
         return []
-    best = _log_odds(page[0][0].confidence)
-    alike = [*takewhile(lambda each: best - _log_odds(each[0].confidence) <= ALIKE, page)]
     head = "before a run, check "
     if len(alike) > 1:
         head = f"the first {len(alike)} fit about equally; to choose, check "
@@ -43,11 +55,20 @@ def what_to_check(page: Sequence[tuple[WorkflowHit, RemediationWorkflow]], *, qu
     checks, label = [], ""
     for hit, workflow in named:
         field, text = _written(workflow)
+        text = _HYPHENATED.sub(lambda found: _NOT_ALLOWED if found[0] in excluded else found[0], text)
         before = f"{field} of " if field != label else ""
         if check := _check(before + hit.workflow_id, text, room=room, query=query):
             checks.append(check)
             label = field
     return [head + "; ".join(checks)] if checks else []
+
+
+def _alike(page: Page) -> Page:
+    """The first hits, which fit about equally; none where none fits."""
+    if not page or page[0][0].confidence < WEAK_CONFIDENCE:
+        return []
+    best = _log_odds(page[0][0].confidence)
+    return [*takewhile(lambda each: best - _log_odds(each[0].confidence) <= ALIKE, page)]
 
 
 def _log_odds(confidence: float) -> float:

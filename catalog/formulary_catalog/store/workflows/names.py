@@ -1,11 +1,11 @@
 """Workflows by their names: exact ones, parts of names, the nearest to a misspelt one; and what values they have."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
+from formulary_catalog.domain.workflows.labels import UNCONSTRAINED, WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
@@ -144,6 +144,24 @@ class NameReader:
             return [(row["name"], row["namespace"]) for row in rows]
 
         return await self._database.read(read)
+
+    async def excluded(
+        self, names: Collection[str], *, constraints: Constraints, namespaces: frozenset[str] | None
+    ) -> frozenset[str]:
+        """Those of the names that are of served workflows, and of no allowed one.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = StatementArguments()
+        asked = arguments.add(sorted(names), "text[]")
+        served, allowed = (
+            f"select name as value from workflow_version as version where name = any ({asked}) and "
+            f"{AllowedVersions(each, arguments).looked_up('version')}"
+            for each in (UNCONSTRAINED, constraints)
+        )
+        found = await self._values(f"{served} except {allowed}", arguments, namespaces=namespaces)
+        return frozenset(found)
 
     async def declared(
         self, what: Declared, *, constraints: Constraints, namespaces: frozenset[str] | None

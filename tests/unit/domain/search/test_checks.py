@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.answers.catalog import WorkflowHit
-from formulary_catalog.domain.search.checks import ALIKE, what_to_check
+from formulary_catalog.domain.search.checks import ALIKE, names_to_check, what_to_check
 from formulary_catalog.domain.search.results import workflow_hit
 from formulary_catalog.domain.stored import WorkflowOutcome
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
@@ -92,6 +92,14 @@ def test_hits_that_fit_alike_are_told_apart_by_what_their_authors_wrote() -> Non
         "the first 2 fit about equally; to choose, check when_not_to_use of a (The old one crashes too.); "
         "preconditions of b (The log names a missing key.)"
     )
+
+
+def test_a_workflow_that_the_incident_excludes_is_not_quoted_by_its_name() -> None:
+    page = [_line("a", whenNotToUse="It leaks: oom-restart, or oom-restart-all.")]
+    assert what_to_check(page, query=QUERY, excluded={"oom-restart"}) == [
+        "before a run, check when_not_to_use of a (It leaks: [not allowed here], or oom-restart-all.)"
+    ]
+    assert names_to_check(page) == {"oom-restart", "oom-restart-all"}
 
 
 @pytest.mark.parametrize(
