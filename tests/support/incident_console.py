@@ -54,6 +54,7 @@ HERE = {"formulary", "shop", "shop-apps"}
 CALLERS = KnownCallers(
     agent=Rights(see={EVERYWHERE}, use={EVERYWHERE}, invoke={EVERYWHERE}),
     sre=Rights(see=HERE, use={"shop"}, constraints={"shop"}, read={"shop-apps"}, approve={"shop-apps"}),
+    oncall=Rights(see=HERE, read={"shop-apps"}, approve={"shop-apps"}),
     banker=Rights(see={"formulary", "bank"}, use={"bank"}, constraints={"bank"}),
     early=Rights(see={"formulary", "early"}, use={"early"}, constraints={"early"}),
     auditor=Rights(see={EVERYWHERE}, use={EVERYWHERE}, constraints={EVERYWHERE}),

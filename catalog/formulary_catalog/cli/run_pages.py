@@ -75,13 +75,21 @@ def show_waiting(answer: "WaitingRunList", *, now: datetime, page: Page, console
     )
     for run in answer.approvals:
         page.line()
-        page.line(run.invocation_id, style="bold cyan")
-        page.pair("workflow", f"{run.workflow_id}@{run.version}")
+        page.line(run.title or run.workflow_id, style="bold cyan")
+        if run.choice is not None:
+            page.pair("alert", " ".join(filter(None, (run.choice.signal_name, run.choice.severity))))
         page.pair("target", f"{run.target or run.namespace} (runs in {run.namespace})")
-        page.pair("risk", run.risk_level, style=RISK_STYLES.get(run.risk_level, ""))
+        page.pair("proposed", run.purpose)
+        page.pair("workflow", f"{run.workflow_id}@{run.version}")
+        if run.choice is not None:
+            page.pair("because", run.choice.reasoning)
+        page.pair("risk", run.risk, style=RISK_STYLES.get(run.risk, ""))
+        for risk in run.risks:
+            page.pair("", risk)
         page.pair("why", run.reason, style="yellow")
-        for reason in run.why:
+        for reason in (*run.why, *run.rules):
             page.pair("", reason)
+        page.pair("run", run.invocation_id)
         page.pair("requester", run.requester)
         left = (datetime.fromisoformat(run.waits_until) - now).total_seconds()
         page.pair("time left", spell_duration(left))

@@ -251,10 +251,41 @@ class OutcomesAnswer(Answer):
         return sum(each.succeeded + each.failed for each in self.periods)
 
 
+class StepText(Answer):
+    """A step of a run as a person reads it."""
+
+    name: str
+    command: str = Field(description="With the inputs filled in; sensitive ones are hidden.")
+
+
+class AgentChoice(Answer):
+    """What is wrong and why an agent chose the workflow of a run, as its trace has it."""
+
+    signal_name: str = Field(description="Signal of the incident; empty without an incident, as is severity.")
+    severity: str
+    reasoning: str = Field(description="Reasoning of the recorded selection; empty without one.")
+    confidence: float | None = Field(description="Confidence of the selection, 0..1; null without one.")
+    offered: list[str] = Field(description="The other workflows that the same search returned.")
+
+
 class WaitingRun(PendingApproval):
     """A run that waits for a person, with what that person has to judge."""
 
     version_id: str
+    title: str = Field("", description="Title of the workflow.")
+    purpose: str = Field("", description="What the workflow does.")
+    environment: str = Field("", description="Environment of the incident or target.")
+    restarts: str = Field("", description="Whether it restarts pods, as its author declares it: yes, no or empty.")
+    data_loss: str = Field("", description="Whether it can lose data, as its author declares it: yes, no or empty.")
+    undo: list[str] = Field(default_factory=list, description="Its rollback steps.")
+    choice: AgentChoice | None = Field(
+        None,
+        description="Alert and reasoning; null for callers who may not get aianalyses in the incident's namespace.",
+    )
+    risk: str = Field("unknown", description="Decided risk: low, medium, high or critical.")
+    risks: list[str] = Field(default_factory=list, description="What was found to speak against the run.")
+    rules: list[str] = Field(default_factory=list, description="Rules of contracts that match the run.")
+    steps: list[StepText] = Field(default_factory=list, description="Its commands; empty while they are unknown.")
     risk_level: str = Field(description="low, medium, high or unknown, as its author declares it.")
     why: list[str] = Field(description="What the rules and risks say.")
     content: dict[str, Any] = Field(

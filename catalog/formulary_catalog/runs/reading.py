@@ -4,12 +4,11 @@ Runs are readable by who may `get workflowinvocations` in their namespace, and b
 may `get governancecontracts`. What is not readable is left out.
 """
 
-import asyncio
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, time, timedelta
 from typing import Literal
 
-from formulary_catalog.domain.access import APPROVE, READ_CONTRACTS, READ_INVOCATIONS, Caller
+from formulary_catalog.domain.access import READ_CONTRACTS, READ_INVOCATIONS, Caller
 from formulary_catalog.domain.cursor import Place, TimedRow, cursor, moment_of, place_of
 from formulary_catalog.domain.governance.contract import Contract, unknown_notes
 from formulary_catalog.domain.reading import (
@@ -20,7 +19,6 @@ from formulary_catalog.domain.reading import (
     OutcomesAnswer,
     PeriodOutcomes,
     RuleUse,
-    WaitingRun,
     WaitingRunList,
 )
 from formulary_catalog.domain.runs.report import invocation_answer
@@ -28,9 +26,8 @@ from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.identity import parse_reference
-from formulary_catalog.runs.approvals import pending_approval
+from formulary_catalog.runs.cards import RunCards
 from formulary_catalog.search.lookup import FoundWorkflow
-from formulary_catalog.search.manifests import ParsedWorkflows
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.store.runs.decisions import DecisionReader, RuleCount
@@ -56,9 +53,10 @@ class RunReading:
     """Answers callers; every call on their behalf leaves an event in the trail."""
 
     def __init__(self, parts: CatalogParts) -> None:
-        self._trail, self._parsed = parts.trail, parts.parsed
+        self._trail = parts.trail
         self._visibility, self._finder = parts.visibility, parts.finder
         self._review = ReviewReader(parts.database)
+        self._cards = RunCards(parts)
         self._decisions = DecisionReader(parts.database)
         self._readable = ReadableNamespaces(parts.database)
         self._executors = ExecutorReader(parts.database)
@@ -155,6 +153,7 @@ class RunReading:
         *,
         namespace: str = "",
         only: str = "",
+        trace_id: str = "",
         limit: int,
         after: str = "",
         caller: Caller,
@@ -162,8 +161,9 @@ class RunReading:
     ) -> WaitingRunList:
         """The runs that wait for a person, the oldest first, with what that person has to judge.
 
-        `only` is the id of one, `after` the cursor of the page before. `known` are the states of runs that a page
-        shows which refreshes itself: where nothing is new to it, there is no event.
+        `only` is the id of one, `trace_id` that of the trace to which they belong, `after` the cursor of the page
+        before. `known` are the states of runs that a page shows which refreshes itself: where nothing is new to it,
+        there is no event.
 
         Raises:
             InvalidInput: the cursor is that of another question.
@@ -171,7 +171,9 @@ class RunReading:
         """
         answer = None
         if known is not None:
-            answer = await self._waiting(namespace=namespace, only=only, limit=limit, after=after, caller=caller)
+            answer = await self._waiting(
+                namespace=namespace, only=only, trace_id=trace_id, limit=limit, after=after, caller=caller
+            )
             if all(run.state in known for run in answer.approvals):
                 return answer
         arguments = {"namespace": namespace} if namespace else {}
@@ -179,27 +181,32 @@ class RunReading:
             "read.approvals", caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
             answer = answer or await self._waiting(
-                namespace=namespace, only=only, limit=limit, after=after, caller=caller
+                namespace=namespace, only=only, trace_id=trace_id, limit=limit, after=after, caller=caller
             )
             record.result = {"total": answer.total}
             return answer
 
-    async def _waiting(self, *, namespace: str, only: str, limit: int, after: str, caller: Caller) -> WaitingRunList:
+    async def _waiting(
+        self, *, namespace: str, only: str, trace_id: str, limit: int, after: str, caller: Caller
+    ) -> WaitingRunList:
         question = {"approvals": namespace or "*"}
         last = moment_of(after, question=question)
         # Only where something waits: a person of one namespace among thousands must not miss it.
         concerned = [namespace] if namespace else await self._review.namespaces_of_waiting(at_most=_WAITING_IN + 1)
         namespaces = await self._readable.among(caller, READ_INVOCATIONS, concerned[:_WAITING_IN])
         found, total = await self._review.waiting(
-            caller=caller.name, namespaces=namespaces, namespace=namespace, only=only, after=last, limit=limit + 1
+            caller=caller.name,
+            namespaces=namespaces,
+            namespace=namespace,
+            only=only,
+            trace_id=trace_id,
+            after=last,
+            limit=limit + 1,
         )
         shown = found[:limit]
         cut = namespaces is not None and len(concerned) > _WAITING_IN
-        places = sorted({run.namespace for run in shown})
-        rights = await asyncio.gather(*(caller.access.allows(APPROVE, namespace=place) for place in places))
-        may = dict(zip(places, rights, strict=True))
         return WaitingRunList(
-            approvals=[_waiting(run, parsed=self._parsed, may_approve=may[run.namespace]) for run in shown],
+            approvals=await self._cards.of(shown, caller=caller),
             total=total,
             next_cursor=cursor(_place(shown[-1]), question=question) if len(found) > limit else "",
             notes=[_MORE_NAMESPACES] if cut else [],
@@ -257,22 +264,6 @@ def _summary(run: Invocation) -> InvocationSummary:
         **answer.model_dump(include=set(InvocationSummary.model_fields) & set(type(answer).model_fields)),
         target=visible(str(run.target)),
         remediation_id=run.remediation_id,
-    )
-
-
-def _waiting(run: Invocation, *, parsed: ParsedWorkflows, may_approve: bool) -> WaitingRun:
-    workflow = parsed.get(run.version_id, run.document)
-    why = run.decision.get("why")
-    return WaitingRun(
-        **pending_approval(run).model_dump(),
-        version_id=run.version_id,
-        why=[visible(str(each)) for each in why] if isinstance(why, list) else [],
-        risk_level=(workflow.workflow.spec.risk_level if workflow is not None else "") or "unknown",
-        content=dict(run.content),
-        digest=run.content_digest,
-        remediation_id=run.remediation_id,
-        trace_id=run.trace_id,
-        may_approve=may_approve,
     )
 
 

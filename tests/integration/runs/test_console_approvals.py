@@ -134,7 +134,7 @@ async def test_a_run_is_shown_with_what_a_person_judges_and_nothing_of_it_is_mar
     for expected in (
         "1 run waits",
         "formulary/risky",
-        "high risk",
+        "the workflow declares the risk level high",
         f"{TARGET}/Deployment/web",
         "by agent",
         "rr-production",
@@ -148,7 +148,7 @@ async def test_a_run_is_shown_with_what_a_person_judges_and_nothing_of_it_is_mar
     assert "\n".join(f"    {line}" for line in SCRIPT.split("\n")) in page.source, "a script reads as it runs"
     assert not [given for tag, given in page.elements if tag == "img" or (tag == "script" and "src" not in given)]
     assert SECRET not in page.source
-    assert ("article", {"id": run, "aria-labelledby": f"title-{run}"}) in page.elements
+    assert ("article", {"id": run, "class": "card", "aria-labelledby": f"title-{run}"}) in page.elements
     times = [given for tag, given in page.elements if tag == "time"]
     assert len(times) == 2
     assert all(str(given["title"]).endswith(" UTC") for given in times)
@@ -165,8 +165,10 @@ async def test_what_the_agent_is_told_leads_a_person_to_the_run_on_the_page(worl
         assert str((await visitor.client.get(path)).url).endswith(f"{WAITING}?only={run}")
         gone = await visitor.get(f"{WAITING}/inv-{'0' * 20}")
 
-    assert ("article", {"id": run, "aria-labelledby": f"title-{run}"}) in page.elements
-    assert [given["href"] for tag, given in page.elements if tag == "a" and run in str(given["href"])] == [f"#{run}"]
+    assert ("article", {"id": run, "class": "card", "aria-labelledby": f"title-{run}"}) in page.elements
+    assert [given["href"] for tag, given in page.elements if tag == "a" and run in str(given["href"])] == [
+        f"{WAITING}/{run}"
+    ]
     assert others not in page.source
     assert "does not wait for a person" in gone.text
 
@@ -288,7 +290,7 @@ async def test_an_open_page_gets_what_is_new_alone_and_reading_it_again_is_no_ev
             f"left-{first}": "true",
             "": "beforeend:#runs",
         }
-        assert ("article", {"id": second, "aria-labelledby": f"title-{second}"}) in more.elements
+        assert ("article", {"id": second, "class": "card", "aria-labelledby": f"title-{second}"}) in more.elements
         assert "2 runs wait" in more.text
         assert await world.reads() == before + 1
         await world.runs.begin(first, content={**CONTENT, "digest": "sha256:" + "c" * 64})

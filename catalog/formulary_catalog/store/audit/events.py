@@ -11,10 +11,19 @@ from cachetools import TTLCache
 from pydantic_core import from_json
 
 from formulary_catalog.domain.audit.chain import StoredEvent
+from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.sealing import KeyedDigest, Sealed
 from formulary_catalog.domain.audit.verification import Replay
 from formulary_catalog.domain.canonical_json import canonical_json
-from formulary_catalog.store.audit.one_trace import TracePart, events_of, name_trace, part_of, replay_of, search_of
+from formulary_catalog.store.audit.one_trace import (
+    TracePart,
+    events_of,
+    name_trace,
+    part_of,
+    replay_of,
+    search_of,
+    selection_in,
+)
 from formulary_catalog.store.audit.sealed import KEY
 from formulary_catalog.store.database.connection import Connection, Database
 
@@ -139,6 +148,19 @@ class TraceStore:
         async def read(connection: Connection) -> StoredEvent | None:
             await name_trace(connection, trace_id)
             return await search_of(connection, trace_id, search_id=search_id)
+
+        return await self._database.read(read)
+
+    async def selection(self, trace_id: str, *, version_id: str) -> Recorded:
+        """The payload of the newest selection of a version that its search supports; empty if there is none.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> Recorded:
+            await name_trace(connection, trace_id)
+            return await selection_in(connection, trace_id, version_id=version_id)
 
         return await self._database.read(read)
 

@@ -132,6 +132,24 @@ async def search_of(connection: Connection, trace_id: str, *, search_id: UUID) -
     return StoredEvent(**row) if row is not None else None
 
 
+async def selection_in(connection: Connection, trace_id: str, *, version_id: str) -> Recorded:
+    """The payload of the newest supported selection of a version, of one trace that the session may read."""
+    rows = await connection.fetch(
+        f"""
+        select {EVENT} from formulary.trace_event
+        where trace_id = $1 and kind = 'selection' and strpos(body, $2) > 0 order by seq desc limit {_SOON}
+        """,
+        trace_id,
+        version_id,
+    )
+    said = [Recorded(StoredEvent(**row).payload) for row in rows]
+    return next((each for each in said if _selects(each.inner("result"), version_id)), Recorded(None))
+
+
+def _selects(result: Recorded, version_id: str) -> bool:
+    return result.flag("supported") and result.text("version_id") == version_id
+
+
 async def replay_of(connection: Connection, trace_id: str) -> Replay:
     """Verify one trace that the session may read, without the signatures of checkpoints."""
     head = await head_of(connection, trace_id)

@@ -32,12 +32,13 @@ class ReviewReader:
         namespaces: frozenset[str] | None,
         namespace: str = "",
         only: str = "",
+        trace_id: str = "",
         after: tuple[datetime, str] | None = None,
         limit: int,
     ) -> tuple[list[Invocation], int]:
         """The runs that wait for an approval, the oldest first, after the row `after`; and how many wait in all.
 
-        `only` is the id of one that is looked for.
+        `only` is the id of one that is looked for, `trace_id` that of the trace to which they belong.
 
         Raises:
             Unavailable: the database does not answer.
@@ -49,7 +50,7 @@ class ReviewReader:
             rows = await connection.fetch(
                 f"""
                 select {COLUMNS} from invocation
-                where {_WAITS} and $1 in ('', namespace) and $5 in ('', id)
+                where {_WAITS} and $1 in ('', namespace) and $5 in ('', id) and $6 in ('', trace_id)
                   and ($2::timestamptz is null or (created_at, id) > ($2, $3))
                 order by created_at, id limit $4
                 """,
@@ -58,11 +59,14 @@ class ReviewReader:
                 id_,
                 limit,
                 only,
+                trace_id,
             )
             total: int = await connection.fetchval(
-                f"select count(*) from invocation where {_WAITS} and $1 in ('', namespace) and $2 in ('', id)",
+                f"select count(*) from invocation where {_WAITS} and $1 in ('', namespace) and $2 in ('', id) "
+                "and $3 in ('', trace_id)",
                 namespace,
                 only,
+                trace_id,
             )
             return [invocation_of(row) for row in rows], total
 

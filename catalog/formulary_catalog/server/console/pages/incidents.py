@@ -24,6 +24,7 @@ from formulary_catalog.errors import NotFound
 from formulary_catalog.server.calls.arguments.reading import TraceArguments, TracesArguments
 from formulary_catalog.server.calls.arguments.texts import OneOf
 from formulary_catalog.server.console.pages.story import story_events
+from formulary_catalog.server.console.pages.waiting import DECIDING
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
@@ -39,6 +40,8 @@ _OF = {"incidents": "incidents and runs", "all": "all, searches for no incident 
 _DAYS = 30
 _EVENTS = 50
 """Events on one page."""
+_CARDS = 10
+"""Runs that wait, of one incident."""
 _FILES: dict[FileName, str] = {
     "verdict.md": "text/markdown; charset=utf-8",
     "verdict.json": "application/json",
@@ -107,6 +110,7 @@ async def incident(request: Request, trace_id: str) -> Response:
         known = await services_of(request).incidents.incident(asked.trace_id, caller=caller)
         return render(request, "incident_alert.html", title=asked.trace_id, demands=known)
     demands = await _demands(request, trace, caller=caller)
+    waiting = await services_of(request).runs.waiting(trace_id=asked.trace_id, limit=_CARDS, caller=caller)
     return render(
         request,
         "incident.html",
@@ -115,9 +119,12 @@ async def incident(request: Request, trace_id: str) -> Response:
         events=story_events(trace),
         took=spell_duration(trace.story.took),
         demands=demands,
+        runs=waiting.approvals,
+        decided="",
         is_known=demands is not None or trace.trace_id.startswith(OWN_TRACE),
         files=_FILES,
         file_href=lambda name: f"{CONSOLE_PATH}/files/{name}?{urlencode({'trace_id': trace.trace_id})}",
+        **DECIDING,
     )
 
 

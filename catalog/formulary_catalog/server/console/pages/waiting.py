@@ -28,7 +28,13 @@ from formulary_catalog.server.mcp.tools.invocation_tools import INVOKE_TOOL
 from formulary_catalog.server.rest.calls import checked_call, recorded_call, services_of
 
 WAITING_PATH = f"{CONSOLE_PATH}/waiting"
-_RISKS = {"low": "good", "medium": "waiting", "high": "bad"}
+DECIDING: dict[str, Any] = {
+    "risks": {"low": "good", "medium": "waiting", "high": "bad", "critical": "bad"},
+    "severities": {"critical": "bad", "high": "waiting"},
+    "approving": str(APPROVE),
+    "longest_reason": MAX_REASON_LENGTH,
+}
+"""What every page needs that shows cards of runs."""
 
 router = APIRouter(route_class=ConsoleRoute)
 
@@ -40,10 +46,11 @@ class _Asked(WaitingArguments):
 
 
 class _Page(_Asked):
-    """The page; `decided` is a run that its visitor has just decided on."""
+    """The page; `decided` is a run that its visitor has just decided on, of the trace `trace`."""
 
     decided: str = Field("", max_length=MAX_LABEL_LENGTH)
     decision: str = Field("", max_length=MAX_LABEL_LENGTH)
+    trace: str = Field("", max_length=MAX_LABEL_LENGTH)
 
 
 class _Changes(_Asked):
@@ -70,6 +77,7 @@ async def waiting(request: Request) -> Response:
         "waiting.html",
         title="Waiting",
         decided=decided,
+        decided_trace=asked.trace,
         rejected=asked.decision == ApprovalDecision.REJECT,
         changes=_address(f"{WAITING_PATH}/changes", asked, cursor=asked.cursor),
         **_shown(answer, asked=asked),
@@ -128,8 +136,14 @@ async def decide(request: Request, invocation_id: Annotated[str, Path()]) -> Res
     )
     if is_by_htmx(request):
         rejected = ApprovalDecision(approval.decision) is ApprovalDecision.REJECT
-        return render(request, "waiting_decided.html", decided=answer.invocation_id, rejected=rejected)
-    done = urlencode({"decided": answer.invocation_id, "decision": approval.decision})
+        return render(
+            request,
+            "waiting_decided.html",
+            decided=answer.invocation_id,
+            decided_trace=answer.trace_id,
+            rejected=rejected,
+        )
+    done = urlencode({"decided": answer.invocation_id, "decision": approval.decision, "trace": answer.trace_id})
     return RedirectResponse(f"{WAITING_PATH}?{done}", status_code=303)
 
 
@@ -149,10 +163,8 @@ def _shown(answer: WaitingRunList, *, asked: _Asked) -> dict[str, Any]:
         "is_first": not asked.cursor,
         "first": _address(WAITING_PATH, asked, cursor=""),
         "later": _address(WAITING_PATH, asked, cursor=answer.next_cursor) if answer.next_cursor else "",
-        "risks": _RISKS,
-        "approving": str(APPROVE),
         "reading": str(READ_INVOCATIONS),
-        "longest_reason": MAX_REASON_LENGTH,
+        **DECIDING,
     }
 
 

@@ -1,0 +1,76 @@
+"""The card on which a person decides, from the alert to the commands, on the first page and on that of the incident."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from formulary_catalog.domain.runs.card import filled_steps
+from support.incident_console import HOSTILE, World, served
+from support.pages import Element, page_of
+
+SHOWN = HOSTILE.replace("\u202e", "\ufffd")
+
+
+@pytest.fixture(scope="module")
+async def world(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with served(dsn, directory=tmp_path_factory.mktemp("keys")) as world:
+        yield world
+
+
+def the_card(page: str) -> Element:
+    return page_of(page).one("article")
+
+
+async def test_a_person_reads_alert_reasoning_rule_and_decided_risk_of_a_run_on_one_card(world: World) -> None:
+    before = the_card(await world.page("/waiting", by="sre"))
+    assert "Because no selection with reasoning is recorded" in before.words, "no search had returned what was chosen"
+    headers = {"Authorization": "Bearer agent", "X-Remediation-Id": "rr-shop"}
+    asked = {"query": "restart it, risky", "top_k": 10}
+    found = (await world.client.post("/api/v1/workflows/search", json=asked, headers=headers)).json()
+    chosen = {"workflow_id": "risky", "search_id": found["search_id"], "reasoning": HOSTILE, "confidence": 0.9}
+    assert (await world.client.post("/api/v1/selections", json=chosen, headers=headers)).json()["supported"]
+    card = the_card(await world.page("/waiting", by="sre"))
+    assert "high" in [each.words for each in card.all("span")]
+    for said in (
+        "Risky",
+        f"Alert {SHOWN} critical",
+        "shop-apps/Deployment/web in staging",
+        "Undo: back",
+        f"Because {SHOWN} agent, confidence 0.9",
+        "the workflow declares the risk level high",
+        "By default, because the workflow's risk level is high",
+        "What exactly runs",
+    ):
+        assert said in card.words, card.words
+
+
+async def test_who_may_read_the_run_and_not_its_incident_decides_without_alert_and_reasoning(world: World) -> None:
+    card = the_card(await world.page("/waiting", by="oncall"))
+    assert "Alert not shown: you may not read the incident" in card.words
+    assert "Because not shown: you may not read the incident" in card.words
+    assert SHOWN not in card.words
+    headers = {"Authorization": "Bearer oncall"}
+    (waiting,) = (await world.client.get("/api/v1/approvals", headers=headers)).json()["approvals"]
+    assert (waiting["choice"], waiting["may_approve"], waiting["risk"]) == (None, True, "high")
+
+
+async def test_a_person_decides_on_the_page_of_the_incident_and_gets_a_link_to_the_run(world: World) -> None:
+    page = page_of(await world.page("/incidents/rr-shop", by="sre"))
+    run = page.one("article").attributes["id"]
+    (form,) = page.all("form", lambda each: str(each.attributes.get("action", "")).endswith(run))
+    assert [each.attributes["value"] for each in form.all("button")] == ["Approve", "Reject"]
+    decided = page_of(await world.page("/waiting", by="sre", decided=run, decision="Reject", trace="rr-shop"))
+    links = {each.words: each.attributes["href"] for each in decided.all("a")}
+    assert links["Follow the run"] == "/console/incidents/rr-shop#story"
+    assert not page_of(await world.page("/incidents/rr-bank", by="banker")).all("article")
+
+
+def test_commands_are_shown_with_the_inputs_in_their_places() -> None:
+    content = {
+        "parameters": {"NAMESPACE": "shop", "REPLICAS": 3, "TOKEN": "(hidden)"},
+        "steps": [{"name": "go", "command": 'kubectl -n "${NAMESPACE}" scale --replicas=$REPLICAS $TOKEN ${HOME:-x}'}],
+    }
+    (step,) = filled_steps(content)
+    assert step.command == 'kubectl -n "shop" scale --replicas=3 (hidden) ${HOME:-x}'
+    assert filled_steps({}) == []
