@@ -63,6 +63,11 @@ def first_event(row: TraceRow) -> FirstEvent:
     )
 
 
+def is_unknown(row: TraceRow) -> bool:
+    """Whether it is of a remediation id that no AIAnalysis ever had: a misspelt id is no incident."""
+    return trace_summary(row, first=first_event(row), incidents={}).is_unknown
+
+
 def trace_summary(row: TraceRow, *, first: FirstEvent, incidents: Mapping[str, RequestContext]) -> TraceSummary:
     """A trace in a list; `incidents` are those that are known, by namespace/name."""
     incident = incidents.get(first.analysis)
@@ -84,6 +89,7 @@ def trace_summary(row: TraceRow, *, first: FirstEvent, incidents: Mapping[str, R
         query=first.query,
         last_event=row.last_kind,
         outcome=Phase(row.phase).state if row.phase else NO_RUN,
+        state=row.state or (Phase(row.phase).state if row.phase else NO_RUN),
         held=row.held,
     )
 

@@ -7,9 +7,10 @@ own, so that a story does not grow by being read.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from formulary_catalog.audit.stories import NO_RUN, first_event, trace_answer, trace_summary
+from formulary_catalog.audit.stories import NO_RUN, first_event, is_unknown, trace_answer, trace_summary
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.audit.export import trace_files
 from formulary_catalog.domain.cursor import TimedRow, cursor, moment_of, number_of
@@ -22,7 +23,7 @@ from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces, may_in_all
-from formulary_catalog.store.audit.listing import TraceFilter, TraceLister
+from formulary_catalog.store.audit.listing import TraceFilter, TraceLister, TraceRow
 from formulary_catalog.store.incidents import IncidentReader
 
 PIECE = 250
@@ -79,7 +80,7 @@ class TraceReading:
                 before=moment_of(after, question=question),
             )
             namespaces, notes = await self._readable.listed(caller, USE_CONTEXTS, namespace=namespace)
-            rows = await self._lister.page(wanted, namespaces=namespaces, limit=limit + 1)
+            rows = await self._rows(wanted, namespaces=namespaces, limit=limit + 1)
             shown = rows[:limit]
             record.result = {"total": len(shown)}
             last = TimedRow(shown[-1].changed_at.isoformat(), shown[-1].trace_id) if len(rows) > limit else None
@@ -90,6 +91,17 @@ class TraceReading:
                 next_cursor=cursor(last, question=question) if last is not None else "",
                 notes=notes,
             )
+
+    async def _rows(self, wanted: TraceFilter, *, namespaces: frozenset[str] | None, limit: int) -> list[TraceRow]:
+        """Up to `limit` of them; among incidents none of ids that no AIAnalysis ever had, unless one is named."""
+        rows: list[TraceRow] = []
+        while True:
+            found = await self._lister.page(wanted, namespaces=namespaces, limit=limit)
+            kept = [row for row in found if not (wanted.of_incidents and not wanted.trace_id and is_unknown(row))]
+            rows += kept[: limit - len(rows)]
+            if len(rows) == limit or len(found) < limit:
+                return rows
+            wanted = replace(wanted, before=(found[-1].changed_at, found[-1].trace_id))
 
     async def story(self, trace_id: str, *, limit: int, after: str = "", caller: Caller) -> TraceAnswer:
         """A page of one trace, by its id or by the remediation id of its incident; `after` is the cursor of the last.

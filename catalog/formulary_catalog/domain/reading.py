@@ -37,6 +37,9 @@ class TraceSummary(Answer):
     query: str = Field("", description="What the first event searched for; empty if it is no search.")
     last_event: str = Field(description="Kind of the newest event.")
     outcome: str = Field(description="State of its newest run, real ones first; none without a run.")
+    state: str = Field(
+        "", description="The same as people mean it: dry_run where nothing was changed, refused where nothing started."
+    )
     held: bool = Field(description="Whether a legal hold keeps it.")
 
     @property
@@ -308,6 +311,9 @@ class WaitingRunList(Answer):
 
     approvals: list[WaitingRun]
     total: int
+    may_read: bool = Field(
+        True, description="False where nothing is listed and the caller may read the runs of no known namespace."
+    )
     next_cursor: str = Field("", description=_NEXT)
     notes: list[str]
 

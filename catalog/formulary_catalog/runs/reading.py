@@ -186,6 +186,19 @@ class RunReading:
             record.result = {"total": answer.total}
             return answer
 
+    async def waiting_count(self, caller: Caller) -> int:
+        """How many runs wait for a person that the caller may read. Every page of the console asks: it leaves no event.
+
+        Raises:
+            Unavailable: the database does not answer, or the caller's rights cannot be checked.
+        """
+        concerned = await self._review.namespaces_of_waiting(at_most=_WAITING_IN)
+        if not concerned:
+            return 0
+        namespaces = await self._readable.among(caller, READ_INVOCATIONS, concerned)
+        _, total = await self._review.waiting(caller=caller.name, namespaces=namespaces, limit=0)
+        return total
+
     async def _waiting(
         self, *, namespace: str, only: str, trace_id: str, limit: int, after: str, caller: Caller
     ) -> WaitingRunList:
@@ -204,10 +217,12 @@ class RunReading:
             limit=limit + 1,
         )
         shown = found[:limit]
+        readable = None if total else await self._readable.of(caller, READ_INVOCATIONS, namespace=namespace)
         cut = namespaces is not None and len(concerned) > _WAITING_IN
         return WaitingRunList(
             approvals=await self._cards.of(shown, caller=caller),
             total=total,
+            may_read=readable is None or bool(readable),
             next_cursor=cursor(_place(shown[-1]), question=question) if len(found) > limit else "",
             notes=[_MORE_NAMESPACES] if cut else [],
         )

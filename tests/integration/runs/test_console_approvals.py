@@ -121,7 +121,7 @@ def deciding(page: Page, run: str) -> Form:
 
 
 async def test_where_nothing_waits_the_page_says_so_and_what_comes_next(world: World) -> None:
-    async with visiting(world.url, bearer="sre") as visitor:
+    async with visiting(world.url, bearer="auditor") as visitor:
         page = await visitor.get(WAITING)
     assert "Nothing waits for a person. A run that needs an approval appears here by itself." in page.text
     assert "get workflowinvocations.formulary.dev" in page.text
@@ -286,6 +286,7 @@ async def test_an_open_page_gets_what_is_new_alone_and_reading_it_again_is_no_ev
         assert _swaps(more) == {
             **REFRESHED,
             "count": "true",
+            "waits": "true",
             "further": "true",
             f"left-{first}": "true",
             "": "beforeend:#runs",
@@ -302,6 +303,7 @@ async def test_an_open_page_gets_what_is_new_alone_and_reading_it_again_is_no_ev
         assert _swaps(fewer) == {
             **REFRESHED,
             "count": "true",
+            "waits": "true",
             "further": "true",
             second: "delete",
             f"left-{first}": "true",

@@ -1,8 +1,8 @@
 """The card on which a person decides, from the alert to the commands, on the first page and on that of the incident."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
+import asyncpg
 import pytest
 
 from formulary_catalog.domain.runs.card import filled_steps
@@ -64,6 +64,33 @@ async def test_a_person_decides_on_the_page_of_the_incident_and_gets_a_link_to_t
     links = {each.words: each.attributes["href"] for each in decided.all("a")}
     assert links["Follow the run"] == "/console/incidents/rr-shop#story"
     assert not page_of(await world.page("/incidents/rr-bank", by="banker")).all("article")
+
+
+async def test_the_number_that_waits_is_in_the_navigation_and_in_the_tab_for_who_may_read_it(world: World) -> None:
+    for person, said in (("sre", "(1) "), ("banker", "")):
+        page = page_of(await world.page("/health", by=person))
+        assert page.one("title").words == f"{said}Health · Formulary"
+        assert page.one("span", id="waits").words == said.strip()
+
+
+async def test_who_may_read_nothing_is_not_told_that_nothing_waits(world: World) -> None:
+    page = page_of(await world.page("/waiting", by="nobody")).words
+    assert "Nothing waits" not in page
+    assert "get workflowinvocations.formulary.dev in no namespace" in page
+
+
+async def test_a_dry_run_is_no_end_of_an_incident_and_a_refused_run_is_called_refused(world: World, dsn: str) -> None:
+    owner = await asyncpg.connect(dsn)
+    try:
+        for change, said in (
+            ("phase = 'Succeeded', dry_run = true", "dry run only"),
+            ("phase = 'Failed', dry_run = false, started_at = null", "refused"),
+        ):
+            await owner.execute(f"update formulary.invocation set {change} where remediation_id = 'rr-shop'")
+            page = page_of(await world.page("/incidents", by="sre", remediation_id="rr-shop"))
+            assert [each.words for each in page.one("table").all("span")] == [said]
+    finally:
+        await owner.close()
 
 
 def test_commands_are_shown_with_the_inputs_in_their_places() -> None:

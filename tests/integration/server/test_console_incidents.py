@@ -36,7 +36,8 @@ async def test_the_page_of_a_misspelt_incident_says_that_nothing_is_known_of_it(
     said = "Nothing is known of this incident now"
     assert said in await world.page("/incidents/rr-shpo", by="auditor")
     assert said not in await world.page("/incidents/rr-shop", by="auditor")
-    rows = page_of(await world.page("/incidents", by="auditor")).all("tr")
+    assert "rr-shpo" not in await world.page("/incidents", by="auditor"), "it is no incident"
+    rows = page_of(await world.page("/incidents", by="auditor", of="all")).all("tr")
     marked = {row.all("th")[0].words.split()[0] for row in rows if "unknown incident" in row.words}
     assert marked == {"rr-shpo"}
     listed = await formulary("trace", "list", FORMULARY_URL=world.url, FORMULARY_TOKEN="auditor")

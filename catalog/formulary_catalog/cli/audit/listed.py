@@ -43,7 +43,8 @@ def owned_traces(trail: TrailSource, asked: TracesArguments, *, limit: int) -> l
                 rows = await reader.rows(wanted, limit=limit)
             first = {row.trace_id: first_event(row) for row in rows}
             incidents = await _incidents({each.analysis for each in first.values() if each.analysis}, dsn=dsn)
-        return [trace_summary(row, first=first[row.trace_id], incidents=incidents) for row in rows]
+        found = [trace_summary(row, first=first[row.trace_id], incidents=incidents) for row in rows]
+        return [each for each in found if not (wanted.of_incidents and not wanted.trace_id and each.is_unknown)]
 
     return asyncio.run(read())
 

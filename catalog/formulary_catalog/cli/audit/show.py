@@ -144,7 +144,7 @@ def _show_list(traces: "list[TraceSummary]", *, asked: "TracesArguments", limit:
         (
             trace.signal_name or trace.query or trace.last_event,
             "unknown incident" if trace.is_unknown else trace.target or trace.analysis,
-            trace.outcome,
+            trace.state or trace.outcome,
             spell_time(datetime.fromisoformat(trace.changed))[_OF_A_TIME if is_narrow else slice(None)],
             trace.caller,
             "yes" if trace.held else "",

@@ -99,6 +99,18 @@ class Reason(StrEnum):
     HALTED = "Halted"
 
 
+DRY_RUN, REFUSED = "dry_run", "refused"
+"""What became of a run, where its phase alone would mislead: nothing was changed, nothing was started."""
+
+
+def true_state(phase: str, *, dry: bool, started: bool) -> str:
+    """What became of a run, for who asks whether something was healed. `dry`: asked for, or made so by a rule."""
+    state = Phase(phase)
+    if state is Phase.SUCCEEDED and dry:
+        return DRY_RUN
+    return REFUSED if state is Phase.FAILED and not started else state.state
+
+
 class Source(StrEnum):
     """Who asked for a run: a caller of the server, or somebody who created the object in the cluster."""
 

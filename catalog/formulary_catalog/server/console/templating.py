@@ -99,13 +99,14 @@ _environment.filters.update(
 def render(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """The page of a template of `templates/`.
 
-    Beside the given values templates have `visitor`, `halts`, `path`, `now`, `relative(when)` and `here(name=value)`:
-    the address of this page with other query parameters, without those that are None.
+    Beside the given values templates have `visitor`, `halts`, `waiting_count`, `path`, `now`, `relative(when)` and
+    `here(name=value)`: the address of this page with other query parameters, without those that are None.
     """
     now = datetime.now(UTC)
     frame: Mapping[str, Any] = {
         "visitor": visitor_of(request),
         "halts": getattr(request.state, "halts", ()),
+        "waiting_count": getattr(request.state, "waiting_count", 0),
         "path": request.url.path,
         "now": now,
         "relative": lambda when: relative(when, now=now),

@@ -3,13 +3,16 @@
 `audit/traces` calls it with the namespaces that its caller may read.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
+from formulary_catalog.domain.runs.run import true_state
 from formulary_catalog.store.audit.one_trace import name_trace, names_later, naming_body
 from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.database.owner import OwnerConnection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,8 @@ class TraceRow:
     first_kind: str
     last_kind: str
     naming_body: str = field(default="", repr=False)
+    state: str = ""
+    """What became of that run (`domain.runs.run.true_state`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,21 @@ class TraceFilter:
     phases: Collection[str] | None = None
     of_incidents: bool = False
     before: tuple[datetime, str] | None = None
+
+
+async def states_of(connection: Connection | OwnerConnection, trace_ids: Sequence[str]) -> dict[str, str]:
+    """What became of the newest run of each trace, real ones first, of runs that the session may read."""
+    if not trace_ids:
+        return {}
+    rows = await connection.fetch(
+        """
+        select distinct on (trace_id) trace_id, phase, dry_run or degraded as dry, started_at is not null as started
+        from formulary.invocation where trace_id = any ($1)
+        order by trace_id, dry_run or degraded, created_at desc
+        """,
+        list(trace_ids),
+    )
+    return {row["trace_id"]: true_state(row["phase"], dry=row["dry"], started=row["started"]) for row in rows}
 
 
 class TraceLister:
@@ -88,7 +108,10 @@ class TraceLister:
             for row in rows
         ]
         later = await self._named_later(listed)
-        return [replace(row, naming_body=later.get(row.trace_id, "")) for row in listed]
+        states = await self._database.read(partial(self._states, listed=listed))
+        return [
+            replace(row, naming_body=later.get(row.trace_id, ""), state=states.get(row.trace_id, "")) for row in listed
+        ]
 
     async def namespaces(self, trace_id: str) -> list[str]:
         """Those whose right it takes to read a trace; none where it belongs to no namespace, or does not exist.
@@ -107,6 +130,11 @@ class TraceLister:
         """
         (row,) = await self._database.fetch("select formulary.trace_of_search($1) as trace_id", search_id)
         return row["trace_id"] or ""
+
+    async def _states(self, connection: Connection, *, listed: Sequence[TraceRow]) -> dict[str, str]:
+        """Of traces that `traces_in` let the caller see with the phases of their runs."""
+        await connection.execute("select set_config('formulary.reviewed', '*', true)")
+        return await states_of(connection, [row.trace_id for row in listed if row.phase])
 
     async def _named_later(self, listed: Collection[TraceRow]) -> dict[str, str]:
         """The events that name the incidents of those that `traces_in` let the caller see without."""

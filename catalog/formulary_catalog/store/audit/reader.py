@@ -10,7 +10,7 @@ from formulary_catalog.domain.audit.chain import Head, IntegrityFinding, Mark, S
 from formulary_catalog.domain.audit.checkpoint import Checkpoint, CheckpointCheck, PublicKey, Seen
 from formulary_catalog.domain.audit.verification import Replay, TraceCheck, verify_trace
 from formulary_catalog.store.audit.guards import guard_findings
-from formulary_catalog.store.audit.listing import TraceFilter, TraceRow
+from formulary_catalog.store.audit.listing import TraceFilter, TraceRow, states_of
 from formulary_catalog.store.audit.one_trace import AT, EVENT, events_of, head_of, names_later, naming_body
 from formulary_catalog.store.audit.publishing import disagreement
 from formulary_catalog.store.database.owner import OwnerConnection, owner_connection
@@ -106,6 +106,8 @@ class TraceReader:
             wanted.of_incidents,
         )
         listed = [TraceRow(**{**row, "namespaces": tuple(row["namespaces"])}) for row in rows]
+        states = await states_of(self._connection, [row.trace_id for row in listed if row.phase])
+        listed = [replace(row, state=states.get(row.trace_id, "")) for row in listed]
         return [
             replace(row, naming_body=await naming_body(self._connection, row.trace_id))
             if names_later(row.trace_id, first_body=row.first_body, namespaces=row.namespaces)

@@ -19,6 +19,7 @@ from formulary_catalog.domain.audit.export import FileName, directory_name
 from formulary_catalog.domain.audit.wording import spell_duration
 from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.domain.reading import IncidentAnswer, TraceAnswer
+from formulary_catalog.domain.runs.run import DRY_RUN, REFUSED
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.calls.arguments.reading import TraceArguments, TracesArguments
@@ -35,7 +36,13 @@ router = APIRouter(route_class=ConsoleRoute)
 SINCE = {"": "any time", "1h": "the last hour", "24h": "the last day", "7d": "the last week", "30d": "the last month"}
 _OUTCOMES = {each: "no run" if each == NO_RUN else each.replace("_", " ") for each in OUTCOMES}
 """What a trace may have come to, in words."""
-_TONES = {"completed": "good", **dict.fromkeys(("failed", "timed_out", "cancelled", "halted"), "bad"), NO_RUN: "plain"}
+_STATES = {**_OUTCOMES, "completed": "run ended", DRY_RUN: "dry run only", REFUSED: "refused"}
+"""What became of it. That a run ended well does not say that it helped."""
+_TONES = {
+    "completed": "good",
+    **dict.fromkeys(("failed", "timed_out", "cancelled", "halted", REFUSED), "bad"),
+    **dict.fromkeys((NO_RUN, DRY_RUN), "plain"),
+}
 _OF = {"incidents": "incidents and runs", "all": "all, searches for no incident too"}
 _DAYS = 30
 _EVENTS = 50
@@ -85,6 +92,7 @@ async def incidents(request: Request) -> Response:
         page=page,
         asked=asked,
         outcomes=_OUTCOMES,
+        states=_STATES,
         kinds=_OF,
         tones=_TONES,
         since=SINCE if asked.since in SINCE else {**SINCE, asked.since: asked.since},

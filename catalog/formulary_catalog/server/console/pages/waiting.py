@@ -157,6 +157,7 @@ def _shown(answer: WaitingRunList, *, asked: _Asked) -> dict[str, Any]:
     return {
         "runs": answer.approvals,
         "total": answer.total,
+        "may_read": answer.may_read,
         "only": asked.only,
         "all": WAITING_PATH,
         "notes": answer.notes,
