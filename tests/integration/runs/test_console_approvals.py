@@ -150,7 +150,7 @@ async def test_a_run_is_shown_with_what_a_person_judges_and_nothing_of_it_is_mar
     assert SECRET not in page.source
     assert ("article", {"id": run, "class": "card", "aria-labelledby": f"title-{run}"}) in page.elements
     times = [given for tag, given in page.elements if tag == "time"]
-    assert len(times) == 2
+    assert len(times) == 3, "that of the page, since when it waits, until when"
     assert all(str(given["title"]).endswith(" UTC") for given in times)
 
 

@@ -10,3 +10,15 @@ for (const failure of ["htmx:sendError", "htmx:timeout"]) {
     answer.replaceChildren(said);
   });
 }
+
+// Adds the visitor's own time to each moment, which the server knows in UTC alone.
+const addLocalTimes = (within) => {
+  for (const each of within.querySelectorAll("time[datetime]:not([data-local])")) {
+    const at = new Date(each.dateTime);
+    each.dataset.local = at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+    each.title += `, ${each.dataset.local} local time`;
+    if (each.classList.contains("exact")) each.textContent += ` (${at.toLocaleTimeString()} local time)`;
+  }
+};
+addLocalTimes(document);
+document.addEventListener("htmx:load", ({ target }) => addLocalTimes(target.parentElement || document));
