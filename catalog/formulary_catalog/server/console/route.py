@@ -23,7 +23,9 @@ from formulary_catalog.server.rest.calls import retry_headers, services_of
 
 SIGN_IN = f"{CONSOLE_PATH}/sign-in"
 SIGN_OUT = f"{CONSOLE_PATH}/sign-out"
-_HEAD_SECONDS = 0.3
+_HALTS_SECONDS = 0.3
+_COUNT_SECONDS = 2.0
+"""Longer than for halts: a number that is missing reads as if nothing waited."""
 _TITLES = {
     400: "This request is not valid",
     401: "You are not signed in",
@@ -120,18 +122,18 @@ def _own_address(request: Request) -> str:
 async def _halts(request: Request) -> list[Halt]:
     """The halts that hold everywhere, for the head of the page; a page is better without them than not there."""
     try:
-        async with asyncio.timeout(_HEAD_SECONDS):
+        async with asyncio.timeout(_HALTS_SECONDS):
             return await services_of(request).halts.everywhere()
     except (FormularyError, TimeoutError):
         return []
 
 
 async def _waiting(request: Request) -> int:
-    """How many runs wait that the visitor may read; 0 where that is not known in time, as with halts."""
+    """How many runs wait that the visitor may read; 0 where that is not known in time."""
     if visitor_of(request).is_stranger:
         return 0
     try:
-        async with asyncio.timeout(_HEAD_SECONDS):
+        async with asyncio.timeout(_COUNT_SECONDS):
             return await services_of(request).runs.waiting_count(visitor_of(request).caller)
     except (FormularyError, TimeoutError):
         return 0
