@@ -102,7 +102,7 @@ def _execution(execution: ExecutionHealth) -> _Line:
             silent = f"No operator has reported for {SILENT_SECONDS:g} seconds: nothing runs. Look at its Deployment."
             return _Line(name="Runs", state="no operator", tone="bad", note=silent)
         case "none":
-            none = "There has never been an operator: workflows are found, and nothing here runs them."
+            none = "No operator connected: search works, runs are disabled."
             return _Line(name="Runs", state="no operator", note=none)
         case "unknown":
             return _Line(name="Runs", state="not known", note="The database does not answer.")
