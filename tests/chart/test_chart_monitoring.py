@@ -95,7 +95,7 @@ def test_an_alert_without_an_absolute_address_of_its_runbook_carries_none() -> N
         assert "runbook_url" not in alert["annotations"]
         assert alert["annotations"]["runbook"].startswith(f"docs/runbooks/{alert['alert']}.md of Formulary ")
     with pytest.raises(HelmValuesError, match="runbookBase"):
-        charts.chart().validate_schema({"monitoring": {"prometheusRule": {"runbookBase": "docs/runbooks"}}})
+        charts.chart().validate_schema({"monitoring": {"prometheusRule": {"runbookBase": "wiki/runbooks"}}})
 
 
 @pytest.mark.parametrize("namespace", ["formulary", "catalog-2"])

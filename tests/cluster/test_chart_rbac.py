@@ -395,11 +395,19 @@ def _apply(product: Product) -> None:
     for name, team in (("for-payments", "payments"), ("for-others", "others")):
         cluster.apply(workflow(name, customLabels={"team": team}), namespace=HOME)
     cluster.apply(analysis("incident", remediation_id="rr-1", labels={"team": ["payments"]}), namespace=INCIDENTS)
+    cluster.apply(_source("alertmanager"), namespace=INCIDENTS)
+    _await_condition(product, "incidentsources", "alertmanager", "Ready", status="False")
     cluster.apply(workflow("edited"), namespace=HOME)
     _await_reason(product, "edited", "Served")
     cluster.apply(workflow("edited", what="Something else."), namespace=HOME)
     _await_reason(product, "edited", "VersionImmutable")
     _await_reason(product, "for-others", "Served")
+
+
+def _source(name: str) -> dict[str, Any]:
+    """An incident source that lets nobody send: it names no Secret."""
+    kind = {"apiVersion": "formulary.dev/v1alpha1", "kind": "IncidentSource"}
+    return {**kind, "metadata": {"name": name}, "spec": {"type": "alertmanager"}}
 
 
 def _bind(cluster: ControlPlane, role: str, *, to: str, namespace: str) -> None:

@@ -342,7 +342,7 @@ async def test_finding_nothing_ends_with_one(url: str) -> None:
 
 async def test_what_a_newer_server_says_besides_is_left_out(url: str) -> None:
     async with httpx2.AsyncClient() as client:
-        answer = (await client.get(f"{url}/api/v1/workflows")).json()
+        answer = (await client.get(f"{url}/api/v1/workflows?limit=200")).json()
     for line in answer["workflows"]:
         line["new_member"] = "new"
     async with answering(json.dumps(answer | {"new_list": []}).encode()) as newer:

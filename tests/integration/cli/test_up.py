@@ -101,7 +101,7 @@ def servers_on(directory: Path) -> list[psutil.Process]:
 
 
 def names(up: Up) -> set[str]:
-    listing = httpx2.get(f"{up.url}/api/v1/workflows", timeout=SECONDS).raise_for_status().json()
+    listing = httpx2.get(f"{up.url}/api/v1/workflows?limit=200", timeout=SECONDS).raise_for_status().json()
     return {listed["workflow_id"] for listed in listing["workflows"]}
 
 

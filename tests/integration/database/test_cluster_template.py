@@ -22,10 +22,12 @@ def test_without_a_shell_a_first_start_takes_the_cluster_that_was_made_beforehan
     template: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(server, "_SHELL", tmp_path / "none")
+    before = {*psutil.Process().children(recursive=True)}  # other databases of the tests, which have a shell
     with passable_directory() as place:
         with EmbeddedPostgres(data_dir=place / "data", template=template) as postgres:
             assert query(postgres.dsn(), "select extversion from pg_extension where extname = 'vector'")
-            programs = [program for each in psutil.Process().children(recursive=True) for program in each.cmdline()[:1]]
+            started = {*psutil.Process().children(recursive=True)} - before
+            programs = [program for each in started for program in each.cmdline()[:1]]
         with EmbeddedPostgres(data_dir=place / "data", template=template) as postgres:
             assert query(postgres.dsn(), "select 1") == "1"
         assert not servers(place)
