@@ -67,7 +67,7 @@ def value_of(source: ValueSource | None, alert: RawAlert) -> str:
 
 def digest_of(*parts: str) -> str:
     """A fingerprint made of what is the same in all messages about one alert."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def _of_alertmanager(alert: Mapping[str, Any]) -> RawAlert:
@@ -94,7 +94,7 @@ def _of_pagerduty(body: Mapping[str, Any]) -> list[RawAlert]:
     if not isinstance(event, Mapping) or not isinstance(data, Mapping):
         raise _refused("event.data is missing; send webhooks of PagerDuty version 3", field="event")
     kind = event.get("event_type")
-    if kind not in _PAGERDUTY_FIRING | _PAGERDUTY_OVER:
+    if not isinstance(kind, str) or kind not in _PAGERDUTY_FIRING | _PAGERDUTY_OVER:
         return []
     if not isinstance(data.get("id"), str) or not data["id"]:
         raise _refused("event.data.id is missing; send webhooks of PagerDuty version 3", field="event")

@@ -83,7 +83,7 @@ def read_alerts(spec: SourceSpec, body: Mapping[str, Any]) -> tuple[list[Alert],
         try:
             read.append(_alert(mapped, _about_objects(raw) if is_preset else raw))
         except (_Refused, InvalidInput) as error:
-            shown = visible(raw.fingerprint[:_SHOWN]) or "an alert"
+            shown = _text(raw.fingerprint[:_SHOWN]) or "an alert"
             refused.append(Unmapped(fingerprint=shown, problem=str(error)))
     return read, refused
 

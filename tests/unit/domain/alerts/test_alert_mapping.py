@@ -12,6 +12,7 @@ from formulary_catalog.domain.alerts.payloads import moment_in
 from formulary_catalog.domain.alerts.reading import read_alerts
 from formulary_catalog.domain.alerts.source import DEFAULTS, not_allowed, source_spec
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
+from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import InvalidInput
 from support.alerts import alert, body
 
@@ -120,3 +121,29 @@ def test_a_message_without_a_time_is_about_the_newest_episode() -> None:
     assert change_of(firing, firing=False, starts_at=None) is Change.ENDED
     assert change_of(None, firing=False, starts_at=None) is Change.IGNORED
     assert moment_in("0001-01-01T00:00:00Z") is None
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        alert("a1", note="\ud800"),
+        alert("a2", namespace="\ud800"),
+        alert("a3", alertname="\ud800"),
+        alert("\ud800"),
+        alert("\ud800", namespace="team-b"),
+        {**alert("a4"), "status": ["firing"]},
+    ],
+)
+def test_a_text_that_is_none_costs_the_other_alerts_of_its_message_nothing(broken: dict[str, Any]) -> None:
+    source = source_spec({"type": "alertmanager", "namespaces": ["shop"]})
+    alerts, refused = read_alerts(source, body(broken, alert("c0ffee")))
+
+    assert alerts[-1].id == "al-c0ffee"
+    assert all(storable(text) for each in alerts for text in (each.id, each.signal_name, *each.labels.values()))
+    assert all(storable(text) for each in refused for text in (each.fingerprint, each.problem))
+
+
+def test_an_event_of_pagerduty_of_no_known_type_is_no_alert() -> None:
+    source = source_spec({"type": "pagerduty", "namespaces": ["shop"]})
+
+    assert read_alerts(source, {"event": {"event_type": ["x"], "data": {"id": "A"}}}) == ([], [])
