@@ -71,7 +71,7 @@ def digest_of(*parts: str) -> str:
 
 
 def _of_alertmanager(alert: Mapping[str, Any]) -> RawAlert:
-    labels, annotations = alert.get("labels"), alert.get("annotations") or _NOTHING
+    labels, annotations = alert.get("labels"), _cut(alert.get("annotations") or _NOTHING)
     fingerprint, status = alert.get("fingerprint"), alert.get("status")
     problem = _problem(labels, name="labels") or _problem(annotations, name="annotations")
     if not problem and status not in ("firing", "resolved"):
@@ -104,9 +104,8 @@ def _of_pagerduty(body: Mapping[str, Any]) -> list[RawAlert]:
             fingerprint=data["id"],
             firing=kind in _PAGERDUTY_FIRING,
             starts_at=moment_in(event.get("occurred_at") if kind in _PAGERDUTY_FIRING else None),
-            annotations=shown,
+            annotations=_cut(shown),
             document=body,
-            problem=_problem(shown, name="fields"),
         )
     ]
 
@@ -123,6 +122,14 @@ def _list(value: Any, *, field: str) -> list[Mapping[str, Any]]:
     if len(value) > MAX_ALERTS:
         raise _refused(f"{field} has {len(value)} items; send at most {MAX_ALERTS} at once", field=field)
     return value
+
+
+def _cut(annotations: Any) -> Any:
+    """Annotations as far as they are kept. They map nothing, so that a long one costs nobody the incident."""
+    if not isinstance(annotations, Mapping):
+        return annotations
+    kept = [(key, value) for key, value in annotations.items() if len(key) <= _MAX_KEY][:_MAX_MEMBERS]
+    return {key: value[:_MAX_VALUE] if isinstance(value, str) else value for key, value in kept}
 
 
 def _problem(members: Any, *, name: str) -> str:

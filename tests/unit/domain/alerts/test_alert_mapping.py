@@ -147,3 +147,12 @@ def test_an_event_of_pagerduty_of_no_known_type_is_no_alert() -> None:
     source = source_spec({"type": "pagerduty", "namespaces": ["shop"]})
 
     assert read_alerts(source, {"event": {"event_type": ["x"], "data": {"id": "A"}}}) == ([], [])
+
+
+def test_long_annotations_are_cut_and_cost_nobody_the_incident() -> None:
+    texts = {"description": "x" * 5000, **{f"more{number}": "y" for number in range(200)}, "k" * 300: "z"}
+    alerts, refused = read_alerts(EVERYWHERE, body({**alert("c0ffee"), "annotations": texts}))
+
+    assert not refused
+    assert len(alerts[0].annotations["description"]) == 4000
+    assert len(alerts[0].annotations) == 100
