@@ -103,7 +103,7 @@ def _of_pagerduty(body: Mapping[str, Any]) -> list[RawAlert]:
         RawAlert(
             fingerprint=data["id"],
             firing=kind in _PAGERDUTY_FIRING,
-            starts_at=moment_in(event.get("occurred_at") if kind in _PAGERDUTY_FIRING else None),
+            starts_at=moment_in(event.get("occurred_at")),  # so that the end of an earlier episode is late
             annotations=_cut(shown),
             document=body,
         )

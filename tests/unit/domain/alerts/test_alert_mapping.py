@@ -156,3 +156,16 @@ def test_long_annotations_are_cut_and_cost_nobody_the_incident() -> None:
     assert not refused
     assert len(alerts[0].annotations["description"]) == 4000
     assert len(alerts[0].annotations) == 100
+
+
+def test_the_end_of_an_earlier_episode_of_pagerduty_that_comes_late_ends_nothing() -> None:
+    source = source_spec({"type": "pagerduty", "namespaces": ["shop"]})
+    reopened, resolved = (
+        read_alerts(source, {"event": {"event_type": kind, "occurred_at": at, "data": {"id": "A", "title": "Down"}}})
+        for kind, at in (("incident.reopened", "2026-11-29T03:00:00Z"), ("incident.resolved", "2026-11-29T02:00:00Z"))
+    )
+    began = reopened[0][0].starts_at
+    assert began is not None
+    known = Episode(number=2, firing=True, starts_at=began)
+
+    assert change_of(known, firing=False, starts_at=resolved[0][0].starts_at) is Change.IGNORED
