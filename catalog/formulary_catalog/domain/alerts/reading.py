@@ -11,7 +11,14 @@ from datetime import datetime
 from typing import Any
 
 from formulary_catalog.domain.alerts.payloads import RawAlert, digest_of, raw_alerts, value_of
-from formulary_catalog.domain.alerts.source import EVERYWHERE, SourceSpec, ValueSource, kind_of_label, with_defaults
+from formulary_catalog.domain.alerts.source import (
+    EVERYWHERE,
+    SourceSpec,
+    ValueSource,
+    has_preset,
+    kind_of_label,
+    with_defaults,
+)
 from formulary_catalog.domain.targets.reference import TargetReference, target_reference
 from formulary_catalog.domain.text import storable
 from formulary_catalog.domain.visible import visible
@@ -75,8 +82,8 @@ def read_alerts(spec: SourceSpec, body: Mapping[str, Any]) -> tuple[list[Alert],
     Raises:
         InvalidInput: it is no body of this type of source.
     """
-    is_preset = spec.type == "alertmanager" and spec.target.kind is None
     mapped = with_defaults(spec)
+    is_preset = has_preset(mapped)
     read: list[Alert] = []
     refused: list[Unmapped] = []
     for raw in raw_alerts(mapped, body):

@@ -228,6 +228,11 @@ def with_defaults(spec: SourceSpec) -> SourceSpec:
     return SourceSpec.model_validate({**defaults, **said, "target": target})
 
 
+def has_preset(spec: SourceSpec) -> bool:
+    """Whether alerts name their targets as those of kube-prometheus do, be that written or left out."""
+    return spec.target.kind is not None and tuple(spec.target.kind.first) == _KUBE_PROMETHEUS
+
+
 def not_allowed(spec: SourceSpec, *, namespace: str, shared_namespace: str) -> str:
     """Why a source in `namespace` may not speak for what it names; empty if it may.
 

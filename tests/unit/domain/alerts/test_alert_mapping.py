@@ -46,6 +46,13 @@ def test_labels_of_kube_prometheus_name_what_is_broken(labels: dict[str, str], t
     assert [str(each.target) for each in alerts] == [target], refused
 
 
+def test_defaults_that_are_written_count_as_those_that_are_left_out() -> None:
+    written = source_spec({"type": "alertmanager", "namespaces": ["*"], **DEFAULTS["alertmanager"]})
+    sent = body({**alert("f"), "labels": {"alertname": "Down", "namespace": "monitoring", "node": "worker-1", **KSM}})
+
+    assert [str(each.target) for each in read_alerts(written, sent)[0]] == ["Node/worker-1"]
+
+
 @pytest.mark.parametrize("labels", [{"namespace": "monitoring", **KSM}, {"instance": "10.0.0.7:9100", **NODE_EXPORTER}])
 def test_an_exporter_is_not_what_is_broken(labels: dict[str, str]) -> None:
     alerts, refused = read_alerts(EVERYWHERE, body({**alert("f"), "labels": {"alertname": "Down", **labels}}))
