@@ -1,7 +1,7 @@
 """Takes alerts from incident sources: who sends them is proven, and they are stored before anything is answered.
 
-The edge asks `sender` before it reads a body, the endpoint `receive` for each message (DESIGN section 15). A source of
-which nothing is known and a wrong secret get one answer: strangers do not learn which sources there are.
+The edge asks `sender` before it reads a body, the endpoint `require_signature` before it parses one, then `receive`. A
+source of which nothing is known and a wrong secret get one answer: strangers do not learn which sources there are.
 """
 
 import hashlib
@@ -88,7 +88,7 @@ class AlertReceiving:
         self._allowances: LRUCache[str, _Allowance] = LRUCache(1024)
 
     async def sender(self, namespace: str, name: str, *, authorization: Sequence[str], signed: bool) -> StoredSource:
-        """The source that a message is from; `signed` says that it has a signature, which `receive` checks.
+        """The source that a message is from; `signed` says that it has a signature, which `require_signature` checks.
 
         Raises:
             NotAuthenticated: there is no such source, or the message does not prove that it is from it.
@@ -108,19 +108,15 @@ class AlertReceiving:
             raise NotAuthenticated(_NOT_PROVEN)
         return source
 
-    async def receive(
-        self, source: StoredSource, body: Mapping[str, Any], *, raw: bytes, signature: str
-    ) -> ReceivedAlerts:
-        """Store the alerts of a message. `raw` are the bytes of the body, which a signature covers.
+    async def receive(self, source: StoredSource, body: Mapping[str, Any]) -> ReceivedAlerts:
+        """Store the alerts of a message whose signature was asked for.
 
         Raises:
-            NotAuthenticated: the signature is not that of the body.
             InvalidInput: it is no message of this type of source, or none of its alerts is about something that the
                 source may speak for.
             Overloaded: the source sends more than is taken, or has too many incidents.
             Unavailable: the database does not answer; nothing is stored.
         """
-        self._require_signature(source, raw=raw, signature=signature)
         named = f"{source.namespace}/{source.name}"
         self._take_allowance(named)
         alerts, refused = read_alerts(source.spec, body)
@@ -136,7 +132,13 @@ class AlertReceiving:
             raise InvalidInput(f"nothing was stored: {_said(refused[0])}", field="alerts")
         return _answer(named, alerts, changes=counts, refused=refused)
 
-    def _require_signature(self, source: StoredSource, *, raw: bytes, signature: str) -> None:
+    def require_signature(self, source: StoredSource, *, raw: bytes, signature: str) -> None:
+        """Refuse a message whose bytes are not signed as its source asks for; nothing in it is read before.
+
+        Raises:
+            NotAuthenticated: the signature is not that of the bytes.
+            NotSetUp: no key decrypts the secret.
+        """
         if source.spec.type != _SIGNED or source.sealed_secret is None:
             return
         try:

@@ -307,9 +307,10 @@ async def test_a_message_of_pagerduty_counts_with_its_signature_alone(url: str) 
     message = json.dumps({"event": {**event, "data": {"id": "PGR0VU2", "title": "Web is down", "urgency": "high"}}})
     signature = hmac.new(TOKEN.encode(), message.encode(), hashlib.sha256).hexdigest()
     forged = await send(url, message.encode(), to=PAGER, **{"X-PagerDuty-Signature": f"v1={'0' * 64}"})
+    unread = await send(url, b"{", to=PAGER, **{"X-PagerDuty-Signature": f"v1={'0' * 64}"})
     signed = await send(url, message.encode(), to=PAGER, **{"X-PagerDuty-Signature": f"v1=00,v1={signature}"})
 
-    assert forged[0] == 401
+    assert (forged[0], unread[0]) == (401, 401)
     assert (signed[0], signed[1]["incidents"]) == (200, ["al-PGR0VU2"])
     assert await _offered(url, "al-PGR0VU2") == {"oom-raise"}
 

@@ -1,8 +1,8 @@
 """The address to which other systems send alerts: `POST /api/v1/incidents/NAMESPACE/SOURCE` (DESIGN section 15).
 
 The edge has found out which source the sender is, by the secret of the source or by the mere presence of a signature,
-which covers the body and is checked with it. Here the body is handed on, and answered once it is stored: a sender that
-is not answered with 200 sends it again.
+which covers the body and is checked before that is parsed. Here the body is handed on, and answered once it is stored:
+a sender that is not answered with 200 sends it again.
 """
 
 from fastapi import APIRouter, Request, Response
@@ -31,10 +31,6 @@ async def receive_alerts(request: Request, namespace: str, source: str) -> Respo
     """The webhook of an IncidentSource, with its secret: that of Alertmanager, Grafana or PagerDuty, or any JSON."""
     check_query(request)
     receiving: AlertReceiving = request.app.state.alerts
-    received = await receiving.receive(
-        source_of(request),
-        await object_body(request),
-        raw=await request.body(),
-        signature=request.headers.get(SIGNATURE_HEADER, ""),
-    )
-    return answered(received)
+    sender, signature = source_of(request), request.headers.get(SIGNATURE_HEADER, "")
+    receiving.require_signature(sender, raw=await request.body(), signature=signature)
+    return answered(await receiving.receive(sender, await object_body(request)))
