@@ -11,7 +11,7 @@ from typing import Any
 
 import asyncpg
 
-from formulary_catalog.domain.alerts.episodes import Change, Episode, change_of
+from formulary_catalog.domain.alerts.episodes import Change, Episode, began_at, change_of, ended_at
 from formulary_catalog.domain.alerts.reading import Alert
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.errors import Overloaded
@@ -229,13 +229,14 @@ async def _store(
             continue
         key = (*source, alert.fingerprint)
         number = (before.number if before else 0) + (change is Change.BEGUN)
-        starts_at = alert.starts_at or at if before is None or change is Change.BEGUN else before.starts_at
+        # Not in the future, or every later message were one of an earlier episode.
+        starts_at = min(alert.starts_at or at, at) if before is None or change is Change.BEGUN else before.starts_at
         known[alert.fingerprint] = Episode(number=number, firing=alert.firing, starts_at=starts_at)
         stored.append((*key, *_columns(alert, source=source), starts_at, number))
         if change is Change.BEGUN:
-            begun.append((*key, number, starts_at))
-        elif change is Change.ENDED:
-            ended.append((*key, number, at))
+            begun.append((*key, number, began_at(before, starts_at=starts_at, at=at)))
+        elif change is Change.ENDED and before is not None:
+            ended.append((*key, number, ended_at(before, ends_at=alert.ends_at, at=at)))
     await connection.executemany(_UPSERT, stored)
     await connection.executemany(_BEGIN, begun)
     await connection.executemany(_END, ended)

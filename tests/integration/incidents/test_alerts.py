@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -127,6 +128,10 @@ async def _rows(dsn: str, statement: str, *arguments: object) -> list[Any]:
         await connection.close()
 
 
+async def _episodes(dsn: str, fingerprint: str) -> list[Any]:
+    return await _rows(dsn, "select * from formulary.alert_episode where fingerprint = $1 order by number", fingerprint)
+
+
 async def test_an_agent_with_the_id_of_an_alert_is_offered_what_its_target_allows(url: str) -> None:
     status, answer = await send(url, body(alert("c0ffee01")))
 
@@ -153,19 +158,43 @@ async def test_repeated_alerts_are_one_incident_and_a_refired_one_is_a_new_episo
     # What is late, such as the end of an episode before, changes nothing.
     assert changes == ["begun", "repeated", "ended", "ignored", "begun", "ignored"]
     rows = await _rows(dsn, "select * from formulary.alert where fingerprint = 'c0ffee02'")
-    episodes = await _rows(
-        dsn, "select ended_at from formulary.alert_episode where fingerprint = 'c0ffee02' order by number"
-    )
+    episodes = await _episodes(dsn, "c0ffee02")
     assert [(row["firing"], row["episode"], row["messages"]) for row in rows] == [(True, 2, 4)]
     assert [row["ended_at"] is None for row in episodes] == [False, True]
 
 
-async def test_an_alert_fired_again_with_its_first_start_is_a_new_episode(url: str) -> None:
+async def test_an_alert_fired_again_with_its_first_start_is_a_new_episode_after_the_first(url: str, dsn: str) -> None:
     await send(url, body(alert("c0ffee03")))
     await send(url, body(alert("c0ffee03", status="resolved")))
     _, answer = await send(url, body(alert("c0ffee03")))
 
     assert answer["begun"] == 1
+    first, second = await _episodes(dsn, "c0ffee03")
+    assert first["ended_at"] <= second["began_at"]
+    assert (await send(url, body(alert("c0ffee03", status="resolved"))))[1]["ended"] == 1
+
+
+async def test_an_episode_ended_when_the_sender_says_and_not_when_the_message_came(url: str, dsn: str) -> None:
+    long_ago = "2026-01-01T00:00:00Z"
+    ends = {"c0ffee14": "2026-01-01T00:07:00Z", "c0ffee15": "2025-01-01T00:00:00Z", "c0ffee16": "9999-01-01T00:00:00Z"}
+    await send(url, body(*(alert(each, starts=long_ago) for each in ends)))
+    await send(
+        url, body(*({**alert(each, status="resolved", starts=long_ago), "endsAt": at} for each, at in ends.items()))
+    )
+
+    [said], [before_it_began], [never] = [await _episodes(dsn, each) for each in ends]
+    assert said["ended_at"] - said["began_at"] == timedelta(minutes=7)
+    assert before_it_began["ended_at"] == before_it_began["began_at"]
+    assert never["ended_at"] <= datetime.now(UTC)
+
+
+async def test_a_start_in_the_future_does_not_make_all_that_follows_late(url: str) -> None:
+    await send(url, body(alert("c0ffee17", starts="9999-01-01T00:00:00Z")))
+    _, ended = await send(url, body(alert("c0ffee17", status="resolved", starts="9999-01-01T00:00:00Z")))
+    later = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
+    _, begun = await send(url, body(alert("c0ffee17", starts=later)))
+
+    assert (ended["ended"], begun["begun"]) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -39,3 +39,16 @@ def change_of(known: Episode | None, *, firing: bool, starts_at: datetime | None
     if firing:
         return Change.REPEATED if known.firing else Change.BEGUN
     return Change.ENDED if known.firing else Change.IGNORED
+
+
+def began_at(known: Episode | None, *, starts_at: datetime, at: datetime) -> datetime:
+    """When an episode began whose first message says `starts_at` and arrived `at`.
+
+    Senders that lost sight of an alert fire it again with its first start, which was before the end of the last one.
+    """
+    return starts_at if known is None or starts_at > known.starts_at else at
+
+
+def ended_at(known: Episode, *, ends_at: datetime | None, at: datetime) -> datetime:
+    """When an episode ended of which a message says so that arrived `at`: groups of alerts are sent minutes late."""
+    return max(known.starts_at, min(ends_at or at, at))

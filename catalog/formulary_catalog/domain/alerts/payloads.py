@@ -33,6 +33,7 @@ class RawAlert:
     fingerprint: str
     firing: bool
     starts_at: datetime | None = None
+    ends_at: datetime | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     document: Any = field(default=None, repr=False)
@@ -83,6 +84,7 @@ def _of_alertmanager(alert: Mapping[str, Any]) -> RawAlert:
         fingerprint=_plain(fingerprint) or made,
         firing=status == "firing",
         starts_at=moment_in(alert.get("startsAt")),
+        ends_at=moment_in(alert.get("endsAt")),
         labels=dict(labels),
         annotations=dict(annotations),
     )
@@ -104,6 +106,7 @@ def _of_pagerduty(body: Mapping[str, Any]) -> list[RawAlert]:
             fingerprint=data["id"],
             firing=kind in _PAGERDUTY_FIRING,
             starts_at=moment_in(event.get("occurred_at")),  # so that the end of an earlier episode is late
+            ends_at=moment_in(event.get("occurred_at")),
             annotations=_cut(shown),
             document=body,
         )

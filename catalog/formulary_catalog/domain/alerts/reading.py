@@ -6,7 +6,7 @@ may not speak for, becomes nothing: nothing is guessed.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -41,6 +41,7 @@ class Alert:
     fingerprint: str
     firing: bool
     starts_at: datetime | None
+    ends_at: datetime | None = None
     target: TargetReference
     signal_name: str
     severity: str
@@ -109,6 +110,7 @@ def _alert(spec: SourceSpec, raw: RawAlert) -> Alert:
         fingerprint=fingerprint if _FINGERPRINT.fullmatch(fingerprint) else digest_of(fingerprint),
         firing=raw.firing,
         starts_at=raw.starts_at,
+        ends_at=raw.ends_at,
         target=target,
         signal_name=signal_name,
         severity=severity,
@@ -169,14 +171,7 @@ def _about_objects(raw: RawAlert) -> RawAlert:
         labels["node"] = instance
     if is_of_exporter and not any(labels.get(each) for each in _OBJECTS):
         labels.pop("namespace", None)  # it may be that of the exporter
-    return RawAlert(
-        fingerprint=raw.fingerprint,
-        firing=raw.firing,
-        starts_at=raw.starts_at,
-        labels=labels,
-        annotations=raw.annotations,
-        problem=raw.problem,
-    )
+    return replace(raw, labels=labels)
 
 
 def _where(source: ValueSource | None) -> str:
