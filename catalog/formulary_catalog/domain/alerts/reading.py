@@ -28,6 +28,8 @@ ID_PREFIX = "al-"
 _FINGERPRINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MAX_NAME = 253
 _SHOWN = 60
+_LEFT_OUT = "truncatedAlerts"
+"""How many alerts Alertmanager and Grafana did not send, because their webhook has a limit."""
 _EXPORTERS = ("kube-state-metrics", "node-exporter")
 """Their own pod is in the labels of what they report, unless scraping drops it."""
 _OBJECTS = ("deployment", "statefulset", "daemonset", "job_name", "persistentvolumeclaim")
@@ -93,6 +95,9 @@ def read_alerts(spec: SourceSpec, body: Mapping[str, Any]) -> tuple[list[Alert],
         except (_Refused, InvalidInput) as error:
             shown = _text(raw.fingerprint[:_SHOWN]) or "an alert"
             refused.append(Unmapped(fingerprint=shown, problem=str(error)))
+    if spec.type == "alertmanager" and isinstance(left_out := body.get(_LEFT_OUT), int) and left_out > 0:
+        problem = f"the sender left out {left_out} alerts of the group; raise max_alerts of its webhook, or group less"
+        refused.append(Unmapped(fingerprint=_LEFT_OUT, problem=problem))
     return read, refused
 
 

@@ -176,3 +176,11 @@ def test_the_end_of_an_earlier_episode_of_pagerduty_that_comes_late_ends_nothing
     known = Episode(number=2, firing=True, starts_at=began)
 
     assert change_of(known, firing=False, starts_at=resolved[0][0].starts_at) is Change.IGNORED
+
+
+def test_alerts_that_the_sender_left_out_are_named_and_the_others_are_read() -> None:
+    alerts, refused = read_alerts(EVERYWHERE, {**body(alert("c0ffee")), "truncatedAlerts": 3})
+
+    assert [each.id for each in alerts] == ["al-c0ffee"]
+    assert "left out 3 alerts of the group; raise max_alerts" in refused[0].problem
+    assert read_alerts(EVERYWHERE, {**body(alert("c0ffee")), "truncatedAlerts": 0})[1] == []
