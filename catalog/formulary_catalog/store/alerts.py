@@ -92,10 +92,10 @@ class AlertWriter:
             # Messages of one source one after the other: each has to see what the one before it changed.
             await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 42))", f"{namespace}/{name}")
             known = await _known(connection, namespace=namespace, name=name, alerts=alerts)
-            new = len({each.fingerprint for each in alerts if each.firing} - known.keys())
-            if new:
-                await _make_room(connection, namespace=namespace, name=name, new=new)
+            is_new = any(each.firing and each.fingerprint not in known for each in alerts)
             changes = await _store(connection, (namespace, name), alerts, known=known, at=at)
+            if is_new:  # afterwards, so that what this body ends makes room
+                await _make_room(connection, namespace=namespace, name=name)
             await connection.execute(
                 """
                 update incident_source set received_at = $3, problem = case when $4 = '' then problem else $4 end,
@@ -186,9 +186,9 @@ async def _known(connection: Connection, *, namespace: str, name: str, alerts: S
     }
 
 
-async def _make_room(connection: Connection, *, namespace: str, name: str, new: int) -> None:
+async def _make_room(connection: Connection, *, namespace: str, name: str) -> None:
     count = "select count(*) from alert where source_namespace = $1 and source_name = $2"
-    excess = await connection.fetchval(count, namespace, name) + new - MOST_KEPT
+    excess = await connection.fetchval(count, namespace, name) - MOST_KEPT
     if excess <= 0:
         return
     await connection.execute(
@@ -201,7 +201,7 @@ async def _make_room(connection: Connection, *, namespace: str, name: str, new: 
         name,
         excess,
     )
-    if await connection.fetchval(count, namespace, name) + new > MOST_KEPT:
+    if await connection.fetchval(count, namespace, name) > MOST_KEPT:
         raise Overloaded(
             f"incident source {namespace}/{name} has {MOST_KEPT} incidents that have not ended, so nothing of this "
             "body was stored; resolve alerts, or send fewer to this source",

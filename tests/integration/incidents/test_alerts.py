@@ -353,6 +353,22 @@ async def test_elsewhere_it_takes_none(parts: CatalogParts) -> None:
         assert (await send(url, body(alert("c0ffee11")), to=OPEN, token=""))[0] == 401
 
 
+async def test_what_a_message_ends_makes_room_for_what_it_begins(
+    url: str, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = "select count(*) as count from formulary.alert where (source_namespace, source_name) = ('bare', 'alerts')"
+    await send(url, body(alert("c0ffee20", namespace="bare")), to="bare/alerts")
+    monkeypatch.setattr("formulary_catalog.store.alerts.MOST_KEPT", (await _rows(dsn, kept))[0]["count"])
+    full = await send(url, body(alert("c0ffee21", namespace="bare")), to="bare/alerts")
+    over, new = alert("c0ffee20", status="resolved", namespace="bare"), alert("c0ffee21", namespace="bare")
+    _, answer = await send(url, body(new, over), to="bare/alerts")
+
+    assert full[0] == 503
+    assert "resolve alerts, or send fewer to this source" in full[1]["error"]["message"]
+    assert (answer["begun"], answer["ended"]) == (1, 1)
+    assert not await _rows(dsn, "select from formulary.alert where fingerprint = 'c0ffee20'")
+
+
 async def test_many_messages_at_once_are_one_incident_each_and_none_is_lost(url: str, dsn: str) -> None:
     async def until_stored(message: Any) -> None:
         while (sent := (await send(url, message))[0]) != 200:  # as Alertmanager does
