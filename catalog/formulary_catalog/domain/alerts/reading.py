@@ -30,6 +30,7 @@ _MAX_NAME = 253
 _SHOWN = 60
 _LEFT_OUT = "truncatedAlerts"
 """How many alerts Alertmanager and Grafana did not send, because their webhook has a limit."""
+_MAP_IT = "have the sender add it, or map what it does send in"
 _EXPORTERS = ("kube-state-metrics", "node-exporter")
 """Their own pod is in the labels of what they report, unless scraping drops it."""
 _OBJECTS = ("deployment", "statefulset", "daemonset", "job_name", "persistentvolumeclaim")
@@ -108,7 +109,7 @@ def _alert(spec: SourceSpec, raw: RawAlert) -> Alert:
     _require_allowed(spec, target)
     signal_name, severity = (_text(value_of(source, raw)) for source in (spec.signal_name, spec.severity))
     if not signal_name:
-        raise _Refused(f"it has no name: {_where(spec.signal_name)} is missing")
+        raise _Refused(f"it has no name: {_where(spec.signal_name)} is missing; {_MAP_IT} spec.signalName")
     made = digest_of(signal_name, str(target)) if spec.type == "webhook" else ""
     fingerprint = raw.fingerprint or made
     return Alert(
@@ -145,10 +146,10 @@ def _target(spec: SourceSpec, raw: RawAlert) -> TargetReference:
         kind, name = value_of(kind_source, raw), value_of(named.name, raw)
     if not name:
         what = f"none of the labels {', '.join(kind_source.first)}" if kind_source and kind_source.first else "no name"
-        raise _Refused(f"it names no target: {what}, and {_where(named.namespace)} is missing")
+        raise _Refused(f"it names no target: {what}, and {_where(named.namespace)} is missing; {_MAP_IT} spec.target")
     target = target_reference(namespace=namespace, kind=kind, name=name)
     if target is None:
-        raise _Refused(f"it names no target: {_where(named.namespace)} is missing")
+        raise _Refused(f"it names no target: {_where(named.namespace)} is missing; {_MAP_IT} spec.target")
     return target
 
 
@@ -159,7 +160,7 @@ def _require_allowed(spec: SourceSpec, target: TargetReference) -> None:
     where = f"in namespace {namespace}" if namespace else "in no namespace"
     raise _Refused(
         f"its target {str(target)[:_SHOWN]} is {where}, and spec.namespaces of the source names "
-        f"{', '.join(spec.namespaces[:5])}"
+        f"{', '.join(spec.namespaces[:5])}; send it to a source that speaks for its target"
     )
 
 
