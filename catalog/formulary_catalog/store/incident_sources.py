@@ -128,9 +128,15 @@ class IncidentSourceWriter:
         return [(row["namespace"], row["name"]) for row in rows]
 
     async def problem(self, *, namespace: str, name: str) -> tuple[str, datetime | None]:
-        """Why alerts of a source became nothing last, and when; empty where all could be used."""
+        """Why alerts of a source became nothing in the last day, and when; empty where all could be used.
+
+        Senders repeat what still fires within hours: a day later somebody has repaired it.
+        """
         rows = await self._database.fetch(
-            "select problem, problem_at from incident_source where namespace = $1 and name = $2", namespace, name
+            "select case when problem_at > now() - interval '1 day' then problem else '' end as problem, problem_at "
+            "from incident_source where namespace = $1 and name = $2",
+            namespace,
+            name,
         )
         return (rows[0]["problem"], rows[0]["problem_at"]) if rows else ("", None)
 

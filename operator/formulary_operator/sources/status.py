@@ -26,7 +26,7 @@ def refused(reason: str, problem: str) -> Said:
 def mapped(problem: str) -> Said:
     """Whether all alerts could be used; `problem` is why some could not last."""
     if not problem:
-        return Said(type=_MAPPED, met=True, reason="AllMapped", message="no alert was refused")
+        return Said(type=_MAPPED, met=True, reason="AllMapped", message="no alert was refused within a day")
     return Said(type=_MAPPED, met=False, reason="Unmapped", message=f"alerts became no incident, last {problem}")
 
 
