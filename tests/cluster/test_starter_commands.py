@@ -13,6 +13,8 @@ from support.starter_world import StarterWorld
 
 STARTER = Path(__file__).parents[2] / "catalog" / "workflows"
 WORKFLOWS = [entry(document) for document in starter_documents(STARTER)]
+SAMPLE = 8
+"""The first tier tries one workflow of so many: all of them take five minutes."""
 STOPS: Mapping[str, set[str]] = {
     # Without nodes and controllers, nobody serves, recreates or expands anything.
     "certificate-expired-renew": {"verify"},
@@ -57,7 +59,13 @@ def world(cluster: Cluster, shared_namespace: str, tmp_path_factory: pytest.Temp
     return StarterWorld(cluster, shared_namespace, tmp_path_factory.mktemp("starter"))
 
 
-@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.name)
+@pytest.mark.parametrize(
+    "workflow",
+    [
+        pytest.param(each, id=each.name, marks=[pytest.mark.long] if number % SAMPLE else [])
+        for number, each in enumerate(WORKFLOWS)
+    ],
+)
 def test_each_command_is_taken_and_undone(world: StarterWorld, workflow: CatalogEntry) -> None:
     spec = workflow.workflow.spec
     given = world.values(workflow.name)
