@@ -83,6 +83,7 @@ def show_waiting(answer: "WaitingRunList", *, now: datetime, page: Page, console
         page.pair("workflow", f"{run.workflow_id}@{run.version}")
         if run.choice is not None:
             page.pair("because", run.choice.reasoning)
+            page.pair("", f"so says {run.choice.chosen_by}" if run.choice.reasoning else "")
         page.pair("risk", run.risk, style=RISK_STYLES.get(run.risk, ""))
         for risk in run.risks:
             page.pair("", risk)

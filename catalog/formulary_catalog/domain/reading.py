@@ -268,6 +268,9 @@ class AgentChoice(Answer):
     severity: str
     reasoning: str = Field(description="Reasoning of the recorded selection; empty without one.")
     confidence: float | None = Field(description="Confidence of the selection, 0..1; null without one.")
+    chosen_by: str = Field(
+        "", description="Who recorded the selection, which need not be who asks for the run; empty without one."
+    )
     offered: list[str] = Field(description="The other workflows that the same search returned.")
 
 

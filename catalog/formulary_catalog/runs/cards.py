@@ -55,6 +55,7 @@ class RunCards:
         return agent_choice(
             run.version_id,
             incident=known.get(run.analysis),
-            selection=selection,
+            selection=Recorded(selection.payload if selection is not None else None),
+            chosen_by=selection.caller if selection is not None else "",
             search=Recorded(search.payload if search is not None else None),
         )

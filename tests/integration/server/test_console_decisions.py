@@ -45,6 +45,17 @@ async def test_a_person_reads_alert_reasoning_rule_and_decided_risk_of_a_run_on_
         assert said in card.words, card.words
 
 
+async def test_reasoning_is_shown_as_that_of_who_recorded_it_and_not_of_who_asks_for_the_run(world: World) -> None:
+    headers = {"Authorization": "Bearer auditor", "X-Remediation-Id": "rr-shop"}
+    asked = {"query": "restart it, risky", "top_k": 10}
+    found = (await world.client.post("/api/v1/workflows/search", json=asked, headers=headers)).json()
+    chosen = {"workflow_id": "risky", "search_id": found["search_id"], "reasoning": "trust me", "confidence": 0.4}
+    assert (await world.client.post("/api/v1/selections", json=chosen, headers=headers)).json()["supported"]
+    card = the_card(await world.page("/waiting", by="sre"))
+    assert "Because trust me auditor, confidence 0.4" in card.words
+    assert "by agent, expires" in card.words
+
+
 async def test_who_may_read_the_run_and_not_its_incident_decides_without_alert_and_reasoning(world: World) -> None:
     card = the_card(await world.page("/waiting", by="oncall"))
     assert "Alert not shown: you may not read the incident" in card.words

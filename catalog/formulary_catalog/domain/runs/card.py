@@ -60,9 +60,9 @@ def waiting_run(
 
 
 def agent_choice(
-    version_id: str, *, incident: RequestContext | None, selection: Recorded, search: Recorded
+    version_id: str, *, incident: RequestContext | None, selection: Recorded, chosen_by: str, search: Recorded
 ) -> AgentChoice:
-    """What is wrong, and why this version was chosen, by the payloads of the selection and its search."""
+    """What is wrong, and why `chosen_by` chose this version, by the payloads of the selection and its search."""
     said = selection.inner("arguments")
     reasoning = said.as_dict().get("reasoning")
     returned = [each for each in search.inner("result").each("candidates") if each.flag("returned")]
@@ -72,6 +72,7 @@ def agent_choice(
         severity=visible(incident.severity) if incident is not None else "",
         reasoning=visible(reasoning) if isinstance(reasoning, str) else "",
         confidence=said.number("confidence"),
+        chosen_by=visible(chosen_by),
         offered=[visible(each) for each in others[:_MOST_OFFERED]],
     )
 

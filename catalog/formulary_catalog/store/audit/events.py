@@ -11,7 +11,6 @@ from cachetools import TTLCache
 from pydantic_core import from_json
 
 from formulary_catalog.domain.audit.chain import StoredEvent
-from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.sealing import KeyedDigest, Sealed
 from formulary_catalog.domain.audit.verification import Replay
 from formulary_catalog.domain.canonical_json import canonical_json
@@ -151,14 +150,14 @@ class TraceStore:
 
         return await self._database.read(read)
 
-    async def selection(self, trace_id: str, *, version_id: str) -> Recorded:
-        """The payload of the newest selection of a version that its search supports; empty if there is none.
+    async def selection(self, trace_id: str, *, version_id: str) -> StoredEvent | None:
+        """The newest selection of a version that its search supports; None if there is none.
 
         Raises:
             Unavailable: the database does not answer.
         """
 
-        async def read(connection: Connection) -> Recorded:
+        async def read(connection: Connection) -> StoredEvent | None:
             await name_trace(connection, trace_id)
             return await selection_in(connection, trace_id, version_id=version_id)
 

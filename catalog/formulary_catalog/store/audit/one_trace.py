@@ -132,8 +132,8 @@ async def search_of(connection: Connection, trace_id: str, *, search_id: UUID) -
     return StoredEvent(**row) if row is not None else None
 
 
-async def selection_in(connection: Connection, trace_id: str, *, version_id: str) -> Recorded:
-    """The payload of the newest supported selection of a version, of one trace that the session may read."""
+async def selection_in(connection: Connection, trace_id: str, *, version_id: str) -> StoredEvent | None:
+    """The newest supported selection of a version, of one trace that the session may read."""
     rows = await connection.fetch(
         f"""
         select {EVENT} from formulary.trace_event
@@ -142,8 +142,8 @@ async def selection_in(connection: Connection, trace_id: str, *, version_id: str
         trace_id,
         version_id,
     )
-    said = [Recorded(StoredEvent(**row).payload) for row in rows]
-    return next((each for each in said if _selects(each.inner("result"), version_id)), Recorded(None))
+    said = [StoredEvent(**row) for row in rows]
+    return next((each for each in said if _selects(Recorded(each.payload).inner("result"), version_id)), None)
 
 
 def _selects(result: Recorded, version_id: str) -> bool:
