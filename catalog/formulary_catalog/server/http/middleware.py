@@ -45,8 +45,8 @@ POSTED = frozenset({MCP_PATH, INVOKE_PATH, SEARCH_PATH, SELECTIONS_PATH})
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Answered under any Host, since probes and scrapers come by pod address, and never queued behind calls."""
 _MCP_ALIAS = f"{MCP_PATH}/"
-_UNAUTHORIZED = 401
 """Several clients add the slash."""
+_UNAUTHORIZED = 401
 _CORS = {
     "Access-Control-Allow-Methods": "POST",
     "Access-Control-Allow-Headers": "accept, authorization, content-type, mcp-method, mcp-name, mcp-protocol-version, "
