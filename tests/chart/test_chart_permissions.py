@@ -448,6 +448,7 @@ def test_the_notes_say_what_is_on_what_is_off_and_how_an_agent_comes_in() -> Non
 
     assert "On: search for agents (MCP at http://formulary.formulary.svc:8080/mcp)" in notes
     assert "Off: runs." in notes
+    assert "asking takes the role formulary-formulary-invoker, which execution.agents gives" in notes
     assert '"url": "http://formulary.formulary.svc:8080/mcp"' in notes
 
 
