@@ -407,7 +407,7 @@ def _apply(product: Product) -> None:
 def _source(name: str) -> dict[str, Any]:
     """An incident source that lets nobody send: it names no Secret."""
     kind = {"apiVersion": "formulary.dev/v1alpha1", "kind": "IncidentSource"}
-    return {**kind, "metadata": {"name": name}, "spec": {"type": "alertmanager"}}
+    return {**kind, "metadata": {"name": name}, "spec": {"type": "alertmanager", "namespaces": [INCIDENTS]}}
 
 
 def _bind(cluster: ControlPlane, role: str, *, to: str, namespace: str) -> None:

@@ -83,7 +83,7 @@ def shop(cluster: Cluster, shared_namespace: str) -> Iterator[str]:
             "data",
             spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
         ),
-        _of("Service", "web", spec={"ports": [{"port": 80}]}),
+        _of("Service", "web", spec={"ports": [{"port": 80, "protocol": "TCP"}]}),
         _of("Ingress", "web", spec={"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}),
         _of(
             "HorizontalPodAutoscaler",
@@ -202,7 +202,7 @@ async def test_a_label_that_changes_is_obeyed_once_what_was_read_is_ten_seconds_
 ) -> None:
     now = [0.0]
     cluster.kubectl("label", "namespace", namespace, "environment=staging")
-    cluster.apply(_of("Service", "web", spec={"ports": [{"port": 80}]}), namespace=namespace)
+    cluster.apply(_of("Service", "web", spec={"ports": [{"port": 80, "protocol": "TCP"}]}), namespace=namespace)
     contexts = TargetContexts(reader, mapping=DEFAULT_MAPPING, clock=lambda: now[0])
     target = parse_target(f"{namespace}/Service/web")
 
@@ -242,7 +242,7 @@ async def test_on_a_laptop_labels_of_the_cluster_constrain_and_nothing_is_writte
     control_plane.kubectl(
         "label", "namespace", namespace, "environment=production", "constraint.formulary.dev/restarts=no"
     )
-    control_plane.apply(_of("Service", "web", spec={"ports": [{"port": 80}]}), namespace=namespace)
+    control_plane.apply(_of("Service", "web", spec={"ports": [{"port": 80, "protocol": "TCP"}]}), namespace=namespace)
     (tmp_path / "manifests").mkdir()
     workflows = [
         workflow(f"web-{each}", labels=EVERYWHERE, customLabels={"restarts": each}, what="The web does not answer.")

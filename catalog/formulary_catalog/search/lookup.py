@@ -198,11 +198,17 @@ async def with_target_of_search(
     """What a call names; where that is nothing, the target of the search that it follows.
 
     Raises:
+        InvalidInput: `search_id` is none.
         Unavailable: the database does not answer.
     """
-    known = _uuid(search_id)
-    if reference or known is None:
+    if reference or not search_id:
         return reference
+    known = _uuid(search_id)
+    if known is None:
+        raise InvalidInput(
+            "search_id names no recorded search; copy the search_id of the answer you chose from, or leave it out",
+            field="search_id",
+        )
     searched = await traces.searched_target(known, caller=caller.name)
     return replace(reference, target=parse_target(searched)) if searched else reference
 

@@ -130,7 +130,8 @@ async def test_rest_answers_what_the_tools_answer(url: str) -> None:
                     tool, arguments | {"section": "when_to_use"} if "sections" in path else arguments
                 )
             )
-            more = {"next_cursor": ""} if path in ("/approvals", "/workflows/ours/related") else {}
+            more: dict[str, Any] = {"next_cursor": ""} if path in ("/approvals", "/workflows/ours/related") else {}
+            more |= {"may_read": True} if path == "/approvals" else {}
             assert (await http.get(path)).json() == answer | more
         pages = [(await http.get("/workflows", params={"limit": 2})).json()]
         pages.append((await http.get("/workflows", params={"limit": 2, "cursor": pages[0]["next_cursor"]})).json())

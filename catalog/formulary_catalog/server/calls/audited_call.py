@@ -31,7 +31,7 @@ async def checked(
     given: Callable[[], Mapping[str, Any]],
     headers: Headers | None,
     meta: Mapping[str, Any] | None = None,
-    address: str = "",
+    address: str | None = None,
     trail: "Trail",
     readiness: Readiness,
     caller: Caller,

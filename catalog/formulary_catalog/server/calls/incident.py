@@ -21,15 +21,18 @@ MAX_LENGTH = 253
 
 
 def context_reference(
-    *, headers: Headers | None, meta: Mapping[str, Any] | None = None, address: str = ""
+    *, headers: Headers | None, meta: Mapping[str, Any] | None = None, address: str | None = None
 ) -> ContextReference:
-    """The references of one call; blank ones count as absent, since clients send them empty at start-up.
+    """The references of one call; blank headers count as absent, since clients send them empty at start-up.
 
-    `address` is the incident that the address of the server names.
+    `address` is the incident that the address of the server names; None where it names none.
 
     Raises:
-        ContextError: a reference is too long, holds odd characters, or a header is repeated with other values.
+        ContextError: a reference is too long, holds odd characters, a header is repeated with other values, or the
+            address names an incident without saying which: who wrote it meant to be constrained.
     """
+    if address is not None and not address.strip():
+        raise ContextError(f"{ADDRESS_PARAMETER} of the address is empty; name the incident, or leave it out")
     return ContextReference(
         remediation_id=_header(headers, name=REMEDIATION_HEADER),
         analysis=_header(headers, name=ANALYSIS_HEADER),

@@ -67,7 +67,7 @@ class McpRequests:
             given=given,
             headers=ctx.request.headers if ctx.request is not None else self._own_headers,
             meta=ctx.meta,
-            address=ctx.request.query_params.get(ADDRESS_PARAMETER, "") if ctx.request is not None else "",
+            address=ctx.request.query_params.get(ADDRESS_PARAMETER) if ctx.request is not None else None,
             trail=services.parts.trail,
             readiness=self._readiness,
             caller=caller,

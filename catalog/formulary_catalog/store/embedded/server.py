@@ -44,7 +44,8 @@ _SETTINGS = {
 # An image without a shell needs none: its end is the end of the container, and of all that runs there.
 _GUARD = 'read -r line; kill -INT "$1"'
 _SHELL = Path("/bin/sh")
-# A session may build texts and arrays of any size; no setting of PostgreSQL bounds that.
+# A session may build texts and arrays of any size; no setting of PostgreSQL bounds that. Soft, and the same process.
+_LIMITED = 'ulimit -S -d "$0" 2>/dev/null; exec "$@"'
 _SESSION = " [local] "
 _SESSION_MEMORY = 512 * 1024**2
 
@@ -139,6 +140,9 @@ class EmbeddedPostgres:
         process_options = self._cluster.process_options(inside=self._cluster.path)
         with self._cluster.new_log() as log:
             program = [self._cluster.program("postgres"), "-D", self._cluster.name_of(self._cluster.path), *options]
+            if _SHELL.exists():
+                limit = "unlimited" if self._session_memory is None else str(self._session_memory // 1024)
+                program = [str(_SHELL), "-c", _LIMITED, limit, *program]
             self._server = subprocess.Popen(
                 program,
                 stdin=subprocess.DEVNULL,
@@ -146,9 +150,10 @@ class EmbeddedPostgres:
                 stderr=log,
                 **process_options,
             )
-        _limit_memory(self._server, limit=self._session_memory)
         if _SHELL.exists():
             self._guard = self._start_guard(self._server, options=process_options)
+        else:
+            _limit_memory(self._server, limit=self._session_memory)
         self._await_ready(self._server)
 
     @staticmethod
@@ -240,7 +245,10 @@ def default_data_dir() -> Path:
 
 
 def _limit_memory(server: subprocess.Popen[bytes], *, limit: int | None) -> None:
-    """Bound what each session may take, in bytes, where the system can: they inherit it from the server."""
+    """Bound what each session may take, in bytes, where the system can: they inherit it from the server.
+
+    Not for a server of another account, whose limits not even root may set in every container.
+    """
     if limit is not None and sys.platform == "linux":
         with suppress(OSError):  # it has ended, which is reported to who waits for it
             hard = resource.prlimit(server.pid, resource.RLIMIT_DATA)[1]
