@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
+from formulary_catalog.domain.workflows.labels import STANDARD_KEYS
 from formulary_catalog.errors import InvalidManifest
 from support import manifest
 
@@ -73,7 +74,8 @@ def test_strict_keys_come_from_the_annotation_and_from_the_settings() -> None:
     annotations = {"formulary.dev/strict-custom-labels": " team, region ,,"}
     context = _context(_analysis({}, annotations=annotations))
     assert context.strict_keys == {"team", "region"}
-    assert constraints_of(context, strict_keys=frozenset({"tier"})).strict_keys == {"team", "region", "tier"}
+    constraints = constraints_of(context, strict_keys=frozenset({"tier"}))
+    assert constraints.strict_keys == {"team", "region", "tier"} | STANDARD_KEYS
 
 
 def test_environment_priority_and_cluster_constrain_and_severity_does_not() -> None:

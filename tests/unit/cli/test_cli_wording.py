@@ -32,7 +32,7 @@ _PARTS = {"target_namespace", "target_kind", "target_name"}
 """People give the target in one, as --target."""
 NOT_TAKEN = {
     "search_workflow_catalog": {"filters", *_PARTS},
-    "get_workflow_details": _PARTS,
+    "get_workflow_details": {"search_id", *_PARTS},
     "list_workflows": {"cursor"},
     "invoke_workflow": {"input", "search_id", *_PARTS},  # --input says its own errors, values are secret
     "get_invocation_status": {"wait_ms", "after_revision"},

@@ -84,10 +84,11 @@ def test_sealed_constraints_keep_their_text_and_digest_in_ascii() -> None:
     sealed = seal(incident, strict_keys=frozenset({"cost"}))
     assert sealed is not None
     assert sealed.content == (
-        '{"business_category":"","cluster":"","custom_labels":{"team":["b","\\u00fc"]},'
+        '{"alert":"","business_category":"","cluster":"","custom_labels":{"team":["b","\\u00fc"]},'
         '"detected_labels":{"gitOps":"half \\ud83d"},"environment":"","name":"a","namespace":"shop","priority":"",'
         '"remediation_id":"rr-1","risk_tolerance":"","severity":"","signal_name":"","strict_keys":["cost","team"],'
-        '"target_api_version":"","target_kind":"","target_name":"","target_namespace":"","target_owners":[]}'
+        '"target_api_version":"","target_kind":"","target_name":"","target_namespace":"","target_node":"",'
+        '"target_owners":[]}'
     )
     assert (
         KeyedDigest(b"k").of_labels({"team": frozenset({"ü", "b"})})
