@@ -18,6 +18,8 @@ MIGRATIONS = PACKAGES[0] / "store" / "migrations" / "versions"
 WIDEST_FOLDER = 15
 SHORTEST, LONGEST = 40, 400
 SHORTER = {
+    "formulary_catalog/server/rest/alerts.py": "an address of its own, which other systems post to",
+    "formulary_catalog/store/embedded/template.py": "a program of the Dockerfile, run once",
     "formulary_catalog/cli/audit/commands.py": "the group alone: its commands have a module each",
     "formulary_catalog/domain/canonical_json.py": "every hash and signature is made of its one function",
     "formulary_catalog/domain/knowledge/ranking.py": "the one rule that orders documents",
