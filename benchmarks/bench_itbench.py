@@ -1,4 +1,4 @@
-"""`make bench-quality`: whether searches find a remedy for the scenarios of ITBench, told in our words.
+"""`make bench-quality`: whether searches find a remedy for the scenarios of ITBench, described in our words.
 
 A workflow is right if its commands hold a pair of verb and kind of the official solution. Real database, real model,
 the whole public service. `itbench/scenarios.yaml` says where the scenarios are from.

@@ -54,7 +54,7 @@ class Seen:
         return not (self.violations or self.errors or self.dialogs or self.foreign)
 
     def forget(self) -> None:
-        """Begin anew, for another page in the same window."""
+        """Begin again, for another page in the same window."""
         for noted in (self.violations, self.errors, self.dialogs, self.foreign):
             noted.clear()
 

@@ -154,9 +154,9 @@ async def test_the_details_of_a_hit_are_read_with_the_target_of_its_search(url: 
 
 
 async def test_without_a_target_an_agent_is_told_how_to_name_one(url: str) -> None:
-    told = refused(await call(url, SEARCH, {"query": "oom"}))
+    message = refused(await call(url, SEARCH, {"query": "oom"}))
 
-    assert "target_namespace, target_kind and target_name" in told
+    assert "target_namespace, target_kind and target_name" in message
 
 
 @pytest.mark.parametrize(
@@ -171,10 +171,10 @@ async def test_without_a_target_an_agent_is_told_how_to_name_one(url: str) -> No
 async def test_a_target_whose_constraints_are_not_known_gives_nothing_and_says_why(
     url: str, target: str, said: str
 ) -> None:
-    told = refused(await call(url, SEARCH, {"query": "oom", **_about(target)}))
+    message = refused(await call(url, SEARCH, {"query": "oom", **_about(target)}))
 
-    assert said in told
-    assert SECRET not in told
+    assert said in message
+    assert SECRET not in message
 
 
 async def test_a_pod_that_is_gone_leaves_the_word_of_its_namespace(url: str) -> None:
@@ -185,9 +185,9 @@ async def test_a_pod_that_is_gone_leaves_the_word_of_its_namespace(url: str) -> 
 
 
 async def test_a_half_named_target_is_refused_with_the_missing_argument(url: str) -> None:
-    told = refused(await call(url, SEARCH, {"query": "oom", "target_namespace": "quiet", "target_name": "web"}))
+    message = refused(await call(url, SEARCH, {"query": "oom", "target_namespace": "quiet", "target_name": "web"}))
 
-    assert "target_kind is missing" in told
+    assert "target_kind is missing" in message
 
 
 async def test_an_incident_and_a_target_must_be_about_the_same(url: str) -> None:

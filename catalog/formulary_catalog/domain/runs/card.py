@@ -1,4 +1,4 @@
-"""What a person decides on, on one card (DESIGN section 14): a run that waits, told from the alert to its commands.
+"""What a person decides on, on one card (DESIGN section 14): a run that waits, from the alert to its commands.
 
 `runs.cards` reads what it needs of the trace, and whether the caller may know that. The words are those that were
 recorded when the run was asked for: the card shows the risk that was decided, not the one that the author declares.

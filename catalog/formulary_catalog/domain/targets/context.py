@@ -42,7 +42,7 @@ def demands_on(around: Surroundings, *, mapping: ContextMapping, known: Collecti
     for source in sources:
         for demand in _demands_of(source, mapping=mapping):
             earlier = found.get(key := (demand.custom, demand.name))
-            # `yes` demands nothing, so whatever whoever owns the rest says narrows what it leaves open.
+            # `yes` demands nothing, so what the other objects say narrows what it leaves open.
             if earlier is None or (_demands_nothing(earlier) and not _demands_nothing(demand)):
                 found[key] = demand
     first = sources[0]
