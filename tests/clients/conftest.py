@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,12 +17,25 @@ class Incidents:
 
     payments: str = "rr-payments"
     search: str = "rr-search"
+    calm: str = "web"
+    """A namespace that demands nothing; a Deployment `carts` runs in it and in the next."""
+    strict: str = "shop"
+    """A namespace in which nothing may restart."""
 
 
 @pytest.fixture(scope="session")
 def incidents() -> Incidents:
     """The incidents that the server knows."""
     return Incidents()
+
+
+def _carts(namespace: str, **labels: str) -> list[dict[str, Any]]:
+    """A labelled namespace and what runs in it."""
+    labelled = {"name": namespace, "labels": {"environment": "production", **labels}}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": labelled},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "carts", "namespace": namespace}},
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +46,8 @@ def formulary_url(starter_catalog: Path, incidents: Incidents) -> Iterator[str]:
         workflow("oom-search-only", customLabels={"team": ["search"]}),
         analysis("payments", remediation_id=incidents.payments, labels={"team": ["payments"]}),
         analysis("search", remediation_id=incidents.search, labels={"team": ["search"]}),
+        *_carts(incidents.calm),
+        *_carts(incidents.strict, **{"constraint.formulary.dev/restarts": "no"}),
     ]
     with private_directory() as directory:
         manifests = directory / "manifests"

@@ -20,6 +20,8 @@ LIST, RELATED = "list_workflows", "related_workflows"
 GATE, ENFORCE, VERDICT, REPLAY = (f"governance_{name}" for name in ("gate", "enforce", "verdict", "replay"))
 INVOKE, STATUS = "invoke_workflow", "get_invocation_status"
 
+RESTART = "oom-raise-memory-limit"
+
 UNKNOWN_ID = "rr-of-no-incident"
 
 # In strict mode a model has to send every parameter; null is how it leaves one out.
@@ -55,15 +57,25 @@ FREEZE = {
 
 
 class Incidents(Protocol):
-    """Remediation ids of two incidents: the custom labels of their AIAnalysis name one team each."""
+    """Remediation ids of two incidents whose custom labels name one team each, and two labelled namespaces."""
 
     payments: str
     search: str
+    calm: str
+    strict: str
 
 
 def chat(remediation_id: str, *calls: ToolCall) -> Chat:
     # In lower case, as an HTTP server hands header names to HolmesGPT.
     return Chat(headers={"x-remediation-id": remediation_id}, calls=calls)
+
+
+def without_header(*calls: ToolCall) -> Chat:
+    return Chat(headers={}, calls=calls)
+
+
+def target(namespace: str) -> dict[str, object]:
+    return {"target_namespace": namespace, "target_kind": "Deployment", "target_name": "carts"}
 
 
 def search(**arguments: object) -> ToolCall:
@@ -89,6 +101,12 @@ def report(formulary_url: str, incidents: Incidents) -> Report:
                 ToolCall(tool=RECORD, arguments={**chosen, "reasoning": "The heap outgrew its limit."}),
             ),
             "other team": chat(incidents.search, ToolCall(tool=DETAILS, arguments=chosen)),
+            "calm": without_header(search(**target(incidents.calm))),
+            "strict": without_header(
+                search(**target(incidents.strict)),
+                ToolCall(tool=DETAILS, arguments={"workflow_id": RESTART, **target(incidents.strict)}),
+            ),
+            "missing": without_header(search(**target(incidents.strict) | {"target_name": "cart"})),
             "governed": chat(
                 incidents.payments,
                 ToolCall(tool=GATE, arguments={**DELETION, "context": None, "trace_id": None}),
@@ -110,7 +128,7 @@ def only_call(report: Report, chat: str) -> CallReport:
 
 def found(report: Report, chat: str) -> list[str]:
     """Names of the workflows that the search of `chat` gave."""
-    call = only_call(report, chat)
+    call = report.chats[chat].calls[0]
     assert call.status == "success", call.read_by_model
     assert call.data is not None
     return [workflow["workflow_id"] for workflow in json.loads(call.data)["workflows"]]
@@ -162,6 +180,22 @@ def test_an_unknown_remediation_id_is_an_error_that_the_model_can_read(report: R
 
 def test_the_workflow_of_another_team_is_not_found_by_its_name_either(report: Report) -> None:
     assert only_call(report, "other team").status == "error"
+
+
+def test_one_question_has_two_answers_under_two_labelled_namespaces_and_no_header(report: Report) -> None:
+    assert RESTART in found(report, "calm")
+    strict = found(report, "strict")
+    assert strict
+    assert RESTART not in strict
+    asked_by_name = report.chats["strict"].calls[1]
+    assert asked_by_name.status == "error"
+    assert f"'{RESTART}' is not found among the workflows allowed here" in asked_by_name.read_by_model
+
+
+def test_a_target_that_is_not_there_gets_nothing_and_says_so(report: Report) -> None:
+    call = only_call(report, "missing")
+    assert call.status == "error"
+    assert "cart" in call.read_by_model
 
 
 def test_a_conversation_finds_reads_and_records_a_workflow(report: Report) -> None:
