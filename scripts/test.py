@@ -1,8 +1,8 @@
 """Runs the tests in two processes: `test.py` the first tier, `test.py all` everything.
 
-The first tier leaves out tests marked `long`. Of `tests/cluster` it runs those marked `smoke`, and all of them where
-what they test has changed since they last passed on this machine. Tests that share a server stay in one process
-(`tests/support/distribution.py`). At the end, the first tier is held against `scripts/budget.toml`.
+The first tier leaves out tests marked `long`. Of the suites in `scripts/budget.toml` it runs the tests marked `smoke`,
+and all of them where what they test has changed since they last passed on this machine. Tests that share a server stay
+in one process (`tests/support/distribution.py`). At the end, the first tier is held against the budget.
 
 A native crash leaves the traces of all threads: that of pytest in what it prints, those of the processes that tests
 start at the very end (`tests/faults`).
@@ -31,8 +31,6 @@ import budget
 ROOT = Path(__file__).parents[1]
 _WORKERS = 2
 _STOP_AFTER_FAILURES = 10
-_CLUSTER_SOURCES = ("operator", "crds", "charts", "tests/cluster")
-_CLUSTER_TESTS = "tests.cluster."
 _RAN_TO_THE_END = (0, 1)
 """Exit codes of pytest where all passed and where some failed; others mean that it was interrupted."""
 _BUSY_LOAD = 1.0
@@ -40,22 +38,28 @@ _BUSY_LOAD = 1.0
 
 def main() -> int:
     everything = sys.argv[1:] == ["all"]
-    stamp = user_cache_path("formulary") / "passed" / f"cluster-{_digest_of_cluster_sources()}"
-    with_cluster = everything or not stamp.exists()
-    selected = [] if everything else ["-m", "not long" if with_cluster else "not long and (smoke or not cluster)"]
-    if with_cluster and not everything:
-        print("tests/cluster runs in full: what it tests has not passed on this machine", flush=True)
-    # Before the tests, which are a load themselves. The whole of tests/cluster makes all others take longer.
-    busy = with_cluster or os.getloadavg()[0] > _BUSY_LOAD
+    stamps = _stamps_of_suites()
+    whole = [suite for suite, stamp in stamps.items() if everything or not stamp.exists()]
+    selected = [] if everything else ["-m", _first_tier(whole, others=sorted(stamps.keys() - whole))]
+    # Before the tests, which are a load themselves. Whole suites make all others take longer.
+    busy = bool(whole) or os.getloadavg()[0] > _BUSY_LOAD
     with tempfile.TemporaryDirectory() as scratch, _yardstick() as yardsticks:
         report = Path(scratch, "report.xml")
         code = _run_pytest(f"--junit-xml={report}", *selected)
-        if with_cluster and passed_cluster(report, code=code):
-            stamp.parent.mkdir(parents=True, exist_ok=True)
-            stamp.touch()
+        for suite in whole:
+            if passed(_tests_of(suite), report, code=code):
+                stamps[suite].parent.mkdir(parents=True, exist_ok=True)
+                stamps[suite].touch()
         if code != 0 or everything:
             return code
-        return _check_budget(report, yardstick=statistics.median(yardsticks), with_cluster=with_cluster, busy=busy)
+        return _check_budget(report, yardstick=statistics.median(yardsticks), whole=whole, busy=busy)
+
+
+def _first_tier(whole: list[str], *, others: list[str]) -> str:
+    """What pytest selects by marks; says which suites run in full, and why."""
+    for suite in whole:
+        print(f"{_tests_of(suite)} runs in full: what it tests has not passed on this machine", flush=True)
+    return f"not long and (smoke or not ({' or '.join(others)}))" if others else "not long"
 
 
 @contextmanager
@@ -121,7 +125,7 @@ def _faults() -> Iterator[dict[str, str]]:
         sys.stdout.write(faults.read())
 
 
-def _check_budget(report: Path, *, yardstick: float, with_cluster: bool, busy: bool) -> int:
+def _check_budget(report: Path, *, yardstick: float, whole: list[str], busy: bool) -> int:
     """The exit code of the comparison of a run with the budget."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     excesses = budget.excesses_of_run(
@@ -132,14 +136,14 @@ def _check_budget(report: Path, *, yardstick: float, with_cluster: bool, busy: b
             f"{case.get('classname')}.{case.get('name')}": float(case.get("time", 0))
             for case in ElementTree.parse(report).iter("testcase")
         },
-        with_cluster=with_cluster,
+        whole=whole,
         busy=busy,
     )
     return budget.report(excesses)
 
 
-def passed_cluster(report: Path, *, code: int) -> bool:
-    """Whether all of `tests/cluster` ran and passed, whatever else failed: what is repaired elsewhere is no reason to
+def passed(tests: str, report: Path, *, code: int) -> bool:
+    """Whether all of a folder of tests ran and passed, whatever else failed: what is repaired elsewhere is no reason to
     run it again. `code` is that of pytest, and `report` what it wrote.
     """
     if code not in _RAN_TO_THE_END:
@@ -147,14 +151,29 @@ def passed_cluster(report: Path, *, code: int) -> bool:
     cases = list(ElementTree.parse(report).iter("testcase"))
     failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
     stopped = len(failed) >= _STOP_AFTER_FAILURES
-    return not stopped and not any(case.get("classname", "").startswith(_CLUSTER_TESTS) for case in failed)
+    module = f"{tests.replace('/', '.')}."
+    return not stopped and not any(case.get("classname", "").startswith(module) for case in failed)
 
 
-def _digest_of_cluster_sources() -> str:
-    """Changes with what `tests/cluster` tests, and with the tests themselves."""
+def _tests_of(suite: str) -> str:
+    tests: str = budget.load_budget()["suites"][suite]["tests"]
+    return tests
+
+
+def _stamps_of_suites() -> dict[str, Path]:
+    """The file of each suite that is there where it has passed as it is."""
+    directory = user_cache_path("formulary") / "passed"
+    return {
+        name: directory / f"{name}-{_digest_of([*suite['sources'], suite['tests']])}"
+        for name, suite in budget.load_budget()["suites"].items()
+    }
+
+
+def _digest_of(sources: list[str]) -> str:
+    """Changes with the content of files, and of all files in folders."""
     digest = hashlib.sha256()
-    for folder in _CLUSTER_SOURCES:
-        for path in sorted((ROOT / folder).rglob("*")):
+    for source in map(ROOT.joinpath, sources):
+        for path in sorted(source.rglob("*")) if source.is_dir() else [source]:
             if path.is_file() and path.suffix != ".pyc":
                 digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:20]

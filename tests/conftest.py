@@ -8,6 +8,7 @@ import shutil
 import signal
 import ssl
 import tempfile
+import tomllib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 gc.disable()
 # Tests start some hundred processes: each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-_CLUSTER = Path(__file__).parent / "cluster"
+_ROOT = Path(__file__).parents[1]
+_SUITES = {
+    _ROOT / suite["tests"]: name
+    for name, suite in tomllib.loads((_ROOT / "scripts" / "budget.toml").read_text())["suites"].items()
+}
 _MEMORY = Path("/dev/shm")
 _ENOUGH_MEMORY = 8 * 2**30
 if (
@@ -92,10 +97,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupSchedul
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that the first tier leaves out while their subject is unchanged."""
+    """Mark the tests that the first tier leaves out while their subject is unchanged, by the name of their suite."""
     for item in items:
-        if item.path.is_relative_to(_CLUSTER):
-            item.add_marker(pytest.mark.cluster)
+        for folder, name in _SUITES.items():
+            if item.path.is_relative_to(folder):
+                item.add_marker(name)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,11 @@ from support.conformance import SCENARIOS, run_scenario
 # The first run on a machine also installs the suite.
 pytestmark = pytest.mark.timeout(900)
 
-APPLICABLE = [(revision, scenario) for revision, scenarios in SCENARIOS.items() for scenario in scenarios]
+APPLICABLE = [
+    pytest.param(revision, scenario, marks=[pytest.mark.smoke] if scenario == "tools-list" else [])
+    for revision, scenarios in SCENARIOS.items()
+    for scenario in scenarios
+]
 
 
 @pytest.mark.parametrize(("revision", "scenario"), APPLICABLE)

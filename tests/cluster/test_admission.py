@@ -40,7 +40,6 @@ async def test_a_valid_workflow_passes_and_a_dry_run_leaves_nothing(place: Place
         assert "restart unchanged" in await place.apply(workflow("restart"))
 
 
-@pytest.mark.smoke
 async def test_other_content_under_a_stored_version_is_denied_and_under_a_new_one_passes(
     place: Place, workflows: CatalogWriter, judge: Validator
 ) -> None:
@@ -65,7 +64,6 @@ async def test_an_object_that_became_invalid_can_still_be_labelled_and_deleted(p
         await asyncio.to_thread(place.plane.kubectl, "delete", *name)
 
 
-@pytest.mark.smoke
 async def test_while_the_webhook_is_down_workflows_pass(place: Place, judge: Validator) -> None:
     certificate = ServingCertificate(place.source())
     async with AsyncExitStack() as stack:

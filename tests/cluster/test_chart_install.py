@@ -151,7 +151,6 @@ def test_the_roles_of_a_cluster_of_cloudnativepg_keep_their_passwords(bare: Cont
     release.uninstall()
 
 
-@pytest.mark.smoke
 def test_a_webhook_keeps_the_path_and_the_authority_that_the_operator_gave_it(
     bare: ControlPlane, release: Release
 ) -> None:

@@ -116,7 +116,6 @@ async def product_with_runs(product: Product) -> Product:
     return product
 
 
-@pytest.mark.smoke
 async def test_an_agent_with_the_role_of_agents_finds_what_was_applied_for_its_incident(product: Product) -> None:
     for namespace in (HOME, INCIDENTS):
         _bind(product.cluster, "agent", to="agent", namespace=namespace)
@@ -203,7 +202,6 @@ def test_the_webhook_answers_under_the_authority_that_the_api_server_trusts(prod
     assert product.release.get("service", client["service"]["name"])["spec"]["ports"][0]["targetPort"] == "webhook"
 
 
-@pytest.mark.smoke
 def test_the_api_server_asks_the_operator_about_every_kind(product: Product) -> None:
     cluster, place = product.cluster, f"--namespace={INCIDENTS}"
     cluster.apply(approval("no"), namespace=INCIDENTS)
@@ -240,7 +238,6 @@ def test_helm_test_finds_nothing_amiss(product: Product) -> None:
         _run(found.redirected(formulary=product.server.url))
 
 
-@pytest.mark.smoke
 async def test_every_permission_that_the_chart_grants_is_used_and_none_is_missing(product_with_runs: Product) -> None:
     product = product_with_runs
     await call(product.server.url, "search_workflow_catalog", QUERY, headers=product.agent("anybody"))

@@ -68,7 +68,6 @@ def test_an_object_nested_without_end_is_refused_by_itself_and_holds_up_nobody(
     assert daemon.events("resync_crashed") == []
 
 
-@pytest.mark.smoke
 def test_suspending_stops_a_workflow_whatever_else_is_wrong_with_it(
     cluster: Cluster, namespace: str, dsn: str, daemon: Daemon
 ) -> None:

@@ -68,7 +68,6 @@ def generated(cluster: Cluster, dsn: str, *, namespace: str) -> str:
     return name
 
 
-@pytest.mark.smoke
 def test_objects_go_first_and_then_their_rows_but_never_those_that_people_named(
     cluster: Cluster, database: str, namespace: str, running: Daemon
 ) -> None:

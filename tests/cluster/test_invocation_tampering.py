@@ -145,7 +145,6 @@ def test_a_secret_that_somebody_puts_there_first_is_not_what_the_run_reads(
     assert base64.b64decode(found[read["name"]][read["key"]]) == b"real"
 
 
-@pytest.mark.smoke
 def test_a_job_that_somebody_makes_in_the_name_of_a_run_is_not_taken_for_it(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:

@@ -85,7 +85,6 @@ async def test_one_leads_and_the_other_waits_for_as_long_as_it_renews(
     assert spec["renewTime"] > spec["acquireTime"]
 
 
-@pytest.mark.smoke
 async def test_the_other_takes_over_once_the_first_stopped_renewing_and_the_first_notices(
     cluster: Cluster, namespace: str, contender: Contender
 ) -> None:

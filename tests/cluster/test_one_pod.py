@@ -100,7 +100,6 @@ def pod() -> Iterator[Pod]:
         yield Pod(cluster=cluster, release=release, server=daemons["server"])
 
 
-@pytest.mark.smoke
 def test_one_line_leads_to_an_agents_answer_under_the_constraints_of_a_namespace(
     pod: Pod, starter_catalog: Path
 ) -> None:

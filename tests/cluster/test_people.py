@@ -188,7 +188,6 @@ async def test_no_proxy_vouches_for_names_of_the_cluster(
         await authenticator.vouched_for(user, groups)
 
 
-@pytest.mark.smoke
 async def test_the_console_and_the_api_take_an_id_token(
     authenticator: KubernetesAuthenticator, issuer: OidcIssuer, postgres: EmbeddedPostgres, tmp_path: Path
 ) -> None:

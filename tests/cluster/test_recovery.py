@@ -177,7 +177,6 @@ def test_postgresql_may_be_down_for_a_while(
         assert [*watching.crashes(), *serving.crashes()] == []
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 def test_killed_in_the_middle_of_a_sync_it_makes_cluster_and_catalog_agree_each_time(
     cluster: Cluster, namespace: str, database: str, running: Daemon, kills: int

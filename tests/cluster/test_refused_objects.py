@@ -57,7 +57,6 @@ def reasons(url: str) -> dict[str, str]:
     return {name: line["reason"] for name, line in refused(url).items()}
 
 
-@pytest.mark.smoke
 async def test_a_refused_object_is_listed_with_its_reason_until_it_is_repaired_or_gone(
     cluster: Cluster, namespace: str, database: str, daemon: Daemon, url: str
 ) -> None:

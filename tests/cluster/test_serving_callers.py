@@ -5,7 +5,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import httpx2
-import pytest
 
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import agent, refused
@@ -17,7 +16,6 @@ from support.tenants import SHARED
 from support.waiting import wait_until
 
 
-@pytest.mark.smoke
 async def test_the_command_serves_on_every_address_those_who_have_a_token(
     postgres: EmbeddedPostgres, database: str, reviewer: Path, responder: str
 ) -> None:

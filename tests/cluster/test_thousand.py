@@ -65,7 +65,6 @@ def synced(
     delete_all(cluster, WORKFLOWS, namespace=shared_namespace)
 
 
-@pytest.mark.smoke
 def test_many_objects_applied_at_once_are_all_served(
     synced: Daemon,
     dsn: str,
@@ -87,7 +86,6 @@ def test_many_objects_applied_at_once_are_all_served(
     assert len(patched) == len(set(patched)) == size.objects
 
 
-@pytest.mark.smoke
 @pytest.mark.timeout(600)
 def test_a_restart_embeds_nothing_patches_nothing_and_is_soon_ready(
     synced: Daemon, dsn: str, control_plane: ControlPlane, operator_account: OperatorAccount, size: Size

@@ -74,7 +74,6 @@ def operating(
         yield
 
 
-@pytest.mark.smoke
 def test_the_first_answer_says_what_the_object_says_and_it_was_decided_once(
     cluster: Cluster, dsn: str, ns: str, url: str, operator_account: OperatorAccount, tmp_path: Path
 ) -> None:

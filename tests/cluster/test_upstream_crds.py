@@ -34,7 +34,6 @@ def upstream() -> Iterator[ControlPlane]:
         yield plane
 
 
-@pytest.mark.smoke
 def test_the_operator_serves_upstreams_objects_and_does_not_patch_them_again_and_again(
     upstream: ControlPlane, database: str
 ) -> None:

@@ -31,6 +31,7 @@ def below(directory: str) -> set[str]:
     return {name for name in listed.split("\0") if name and (ROOT / directory / name).exists()}
 
 
+@pytest.mark.smoke
 def test_the_wheel_holds_the_two_packages_the_starter_catalog_and_the_model_and_nothing_else(
     built: Distributions,
 ) -> None:

@@ -29,6 +29,7 @@ def home(place: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     wait_until(lambda: not _working_below(directory), what="everything that was started there to end")
 
 
+@pytest.mark.smoke
 def test_it_shows_a_first_search_from_a_closed_home_and_ends_with_control_c(
     home: Path, place: Path, fetched: bool
 ) -> None:
@@ -67,6 +68,7 @@ def test_it_does_so_for_a_plain_user_too(home: Path) -> None:
     ],
     ids=["python", "machine"],
 )
+@pytest.mark.smoke
 def test_where_it_cannot_run_it_says_so_in_one_line_and_installs_nothing(
     tmp_path: Path, change: dict[str, object], said: str
 ) -> None:

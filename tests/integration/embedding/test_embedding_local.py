@@ -159,6 +159,7 @@ def assert_same(actual: Vectors, expected: Vectors) -> None:
     np.testing.assert_allclose(actual, expected, rtol=0, atol=local.ROUNDING)
 
 
+@pytest.mark.smoke
 def test_vectors_are_float32_of_the_promised_shape(embedder: Embedder) -> None:
     documents = embedder.embed_documents(TEXTS[:3])
     assert (documents.shape, documents.dtype) == ((3, 384), np.dtype(np.float32))
@@ -184,6 +185,7 @@ def test_a_query_and_a_document_of_the_same_text_are_the_same_vector(embedder: E
     assert_same(np.stack([embedder.embed_query(text) for text in TEXTS]), embedder.embed_documents(TEXTS))
 
 
+@pytest.mark.smoke
 def test_meaning_decides_which_document_is_nearest(embedder: Embedder) -> None:
     documents = embedder.embed_documents(
         ["Increase the memory limit of a container", "Renew an expired TLS certificate", "Drain a broken node"]
@@ -228,6 +230,7 @@ def test_a_surrogate_pair_is_the_character_it_means(embedder: Embedder) -> None:
 
 @given(st.lists(st.text(st.characters(exclude_categories=()), max_size=300), min_size=1, max_size=4))
 @settings(max_examples=60, deadline=None)
+@pytest.mark.smoke
 def test_any_text_has_a_finite_unit_vector(embedder: Embedder, texts: list[str]) -> None:
     vectors = embedder.embed_documents(texts)
     assert np.isfinite(vectors).all()

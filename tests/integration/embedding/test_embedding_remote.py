@@ -63,6 +63,7 @@ def test_an_environment_that_no_connection_can_be_made_with_is_named(
 
 
 @BOTH
+@pytest.mark.smoke
 def test_queries_and_documents_have_the_vectors_of_the_endpoint(
     endpoint: Endpoint, address: Callable[[Endpoint], str]
 ) -> None:
@@ -257,6 +258,7 @@ def test_a_query_fails_in_time_and_says_why(endpoint: Endpoint, fault: Answer, r
     wait_until(lambda: works(embedder, "and now"), what="the endpoint to be used again")
 
 
+@pytest.mark.smoke
 def test_an_endpoint_that_is_gone_is_refused_in_time_and_used_again_when_it_is_back(endpoint: Endpoint) -> None:
     again = Endpoint()
     with running(again):

@@ -68,6 +68,7 @@ async def test_a_model_that_refuses_everything_has_failed(
     assert await served_models(database) == {A}
 
 
+@pytest.mark.smoke
 async def test_what_has_no_vector_of_the_serving_model_gets_one_as_far_as_the_model_works(
     database: str, writing: Database, workflows: CatalogWriter, models: ModelStore, store: ReembeddingStore
 ) -> None:

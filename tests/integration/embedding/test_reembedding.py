@@ -43,6 +43,7 @@ async def test_the_first_model_that_a_catalog_gets_serves_and_stays(models: Mode
     assert await models.serving() == A
 
 
+@pytest.mark.smoke
 async def test_old_vectors_are_served_until_all_new_ones_are_there_and_then_only_new_ones(
     database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
 ) -> None:

@@ -73,6 +73,7 @@ def running(
         yield daemon
 
 
+@pytest.mark.smoke
 def test_a_template_that_chooses_the_account_waits_for_an_approval_that_shows_it(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_workflow_that_was_written_past_the_webhook_waits_for_an_approval_what
     wait_until(lambda: job(cluster, asked.id, namespace=ns), what="the Job")
 
 
+@pytest.mark.smoke
 def test_a_workflow_whose_author_was_seen_waits_for_nobody(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:

@@ -50,6 +50,7 @@ def used(place: Path, original: Path) -> Path:
     return place / "data"
 
 
+@pytest.mark.smoke
 async def test_the_first_start_makes_a_database_with_vectors_for_asyncpg_and_sqlalchemy(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +75,7 @@ def test_it_starts_with_our_settings(used: Path) -> None:
         assert {name: query(postgres.dsn(), f"show {name}") for name in wanted} == wanted
 
 
+@pytest.mark.smoke
 def test_only_its_own_account_reaches_the_socket_and_nothing_listens_on_the_network(used: Path) -> None:
     with EmbeddedPostgres(data_dir=used):
         assert stat.S_IMODE((used / "cluster").stat().st_mode) == 0o700
@@ -167,6 +169,7 @@ def kill(owner: Owner) -> None:
 
 
 @pytest.mark.parametrize("end", [Owner.finish, terminate, press_ctrl_c, kill])
+@pytest.mark.smoke
 def test_the_server_ends_with_its_owner_and_keeps_the_data(used: Path, end: Callable[[Owner], None]) -> None:
     owner = Owner(used)
     query(owner.says(), "insert into kept values (43)")
@@ -231,6 +234,7 @@ def test_old_pid_files_do_not_keep_it_from_starting(used: Path, content: str) ->
     sleeper.wait()
 
 
+@pytest.mark.smoke
 def test_a_killed_server_is_started_again_at_the_same_address(used: Path) -> None:
     with EmbeddedPostgres(data_dir=used) as postgres:
         assert not postgres.restart_if_dead()
@@ -250,6 +254,7 @@ def test_a_stopped_server_is_not_started_again(used: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["short", "x" * 150])
+@pytest.mark.smoke
 def test_a_second_owner_is_told_who_has_the_directory_and_does_not_disturb_it(
     place: Path, original: Path, name: str
 ) -> None:

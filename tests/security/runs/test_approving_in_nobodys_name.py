@@ -113,6 +113,7 @@ def test_nobody_becomes_somebody_after_the_answer(cluster: Cluster, dsn: str, ns
     assert run_object(cluster, run, namespace=ns)["status"]["phase"] == "AwaitingApproval"
 
 
+@pytest.mark.smoke
 def test_a_rejection_by_nobody_still_stops_a_run(cluster: Cluster, dsn: str, ns: str, running: Daemon) -> None:
     run = submit(dsn, server_request("stopped", namespace=ns, environment="production", key="stopped")).id
     await_phase(cluster, run, "AwaitingApproval", namespace=ns)
@@ -122,6 +123,7 @@ def test_a_rejection_by_nobody_still_stops_a_run(cluster: Cluster, dsn: str, ns:
 
 
 @pytest.mark.parametrize("nobody", sorted(UNPROVEN_USERS))
+@pytest.mark.smoke
 async def test_what_nobody_approved_under_an_earlier_release_waits_for_somebody(nobody: str, writing: Database) -> None:
     runs, approvals = RunWriter(writing, shared_namespace="formulary"), ApprovalStore(writing)
     run = (await runs.submit(request(facts=replace(HARMLESS, environment="production")))).invocation

@@ -158,6 +158,7 @@ async def test_a_run_of_an_incident_that_names_no_target_starts_on_the_one_that_
     assert (await runs.begin(run.id) or run).phase is Phase.RUNNING
 
 
+@pytest.mark.smoke
 async def test_an_incident_that_turned_out_to_be_of_production_takes_an_approval(
     workflows: CatalogWriter, contexts: ContextWriter, writing: Database
 ) -> None:
@@ -191,6 +192,7 @@ GONE = Withdrawn(reason=Reason.INPUT_INVALID, message="nothing was run, since th
         (None, "InputInvalid"),
     ],
 )
+@pytest.mark.smoke
 async def test_a_run_whose_target_forbids_its_workflow_by_now_or_is_not_known_does_not_start(
     target: RequestContext | Withdrawn | None, reason: str, begun: bool, workflows: CatalogWriter, writing: Database
 ) -> None:
@@ -239,7 +241,15 @@ def running(cluster: Cluster, dsn: str, shared_namespace: str, operator_account:
         yield daemon
 
 
-@pytest.mark.parametrize("how", ["labelled", "unlabelled", "gone", "unreadable", "unchanged"])
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    "how",
+    [
+        "labelled",
+        "unchanged",
+        *(pytest.param(how, marks=pytest.mark.long) for how in ("unlabelled", "gone", "unreadable")),
+    ],
+)
 def test_a_run_that_waits_for_an_approval_when_its_target_comes_to_forbid_it_creates_no_job(
     how: str, control_plane: ControlPlane, dsn: str, shared_namespace: str, running: Daemon
 ) -> None:
@@ -267,8 +277,8 @@ def test_a_run_that_waits_for_an_approval_when_its_target_comes_to_forbid_it_cre
     [
         ("restarts=yes", "AwaitingApproval", "production"),
         ("restarts=no", "Failed", "do not"),
-        ("unlabelled", "Failed", "has no label"),
-        ("gone", "Failed", "does not exist"),
+        pytest.param("unlabelled", "Failed", "has no label", marks=pytest.mark.long),
+        pytest.param("gone", "Failed", "does not exist", marks=pytest.mark.long),
     ],
 )
 def test_labels_of_its_target_constrain_a_run_that_somebody_creates_with_kubectl(

@@ -49,6 +49,7 @@ COPIES = {
 
 
 @pytest.mark.parametrize("how", COPIES)
+@pytest.mark.smoke
 async def test_neither_a_run_nor_a_search_takes_one_of_two_incidents_with_one_id(
     how: str,
     workflows: CatalogWriter,

@@ -87,6 +87,7 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.smoke
 def test_a_workflow_cannot_use_what_nobody_released(
     cluster: Cluster, dsn: str, ns: str, running: Daemon, attack: str
 ) -> None:

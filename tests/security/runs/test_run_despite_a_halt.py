@@ -81,6 +81,7 @@ def lift(cluster: Cluster, dsn: str, ns: str, name: str) -> None:
     wait_until(lambda: halts(dsn) == [], what="the halt to be lifted")
 
 
+@pytest.mark.smoke
 def test_a_contract_ends_what_runs_within_ten_seconds_and_nothing_resumes_when_it_is_lifted(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_contract_ends_what_runs_within_ten_seconds_and_nothing_resumes_when_i
     cluster.kubectl("delete", "wfi", "afterwards", f"--namespace={ns}")
 
 
+@pytest.mark.smoke
 def test_the_trail_says_who_halted_why_and_when_and_what_was_ended(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
@@ -138,6 +140,7 @@ def test_the_trail_says_who_halted_why_and_when_and_what_was_ended(
     assert formulary_now("trace", "verify", FORMULARY_DATABASE_URL=dsn).code == 0
 
 
+@pytest.mark.smoke
 def test_a_halt_of_one_namespace_leaves_the_others_alone(cluster: Cluster, dsn: str, ns: str, running: Daemon) -> None:
     said = formulary_now("halt", "--reason", "not here", "--namespace", "elsewhere", FORMULARY_DATABASE_URL=dsn)
     assert said.code == 0, said.err
@@ -189,6 +192,7 @@ def _halted_by_an_edit(place: Place, database: str, account: OperatorAccount) ->
         return str(by)
 
 
+@pytest.mark.smoke
 async def test_a_halt_waits_for_the_start_that_is_under_way(writing: Database) -> None:
     runs, halts = RunWriter(writing, shared_namespace="formulary"), HaltWriter(writing)
     run = (await runs.submit(request())).invocation

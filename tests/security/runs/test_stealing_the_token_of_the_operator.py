@@ -93,6 +93,7 @@ def stolen(cluster: Cluster) -> Iterator[Stolen]:
 
 
 @pytest.mark.parametrize("place", ["another tenant's", "kube-system", "default"])
+@pytest.mark.smoke
 def test_where_nobody_let_it_the_operator_has_no_right_on_jobs_secrets_or_what_they_name(
     stolen: Stolen, namespace: str, place: str
 ) -> None:
@@ -119,12 +120,14 @@ def test_the_address_of_the_database_cannot_be_read_with_it(stolen: Stolen) -> N
         stolen.kubectl("get", "secret", "formulary-database", f"--namespace={stolen.release.namespace}")
 
 
+@pytest.mark.smoke
 def test_where_the_chart_was_told_to_it_may_run_something(stolen: Stolen) -> None:
     for namespace in (stolen.opted_in, stolen.runs):
         assert stolen.resources(namespace) == GUARDED
         assert "created" in stolen.create_job(namespace)
 
 
+@pytest.mark.smoke
 def test_the_admin_of_a_namespace_lets_it_in_with_the_command_of_the_notes_and_an_editor_cannot(
     stolen: Stolen, namespace: str
 ) -> None:

@@ -50,6 +50,7 @@ def _ask_as_mallory(cluster: Cluster, dsn: str, name: str, *, namespace: str) ->
     cluster.apply(incident(name, namespace=namespace), namespace=namespace)
 
 
+@pytest.mark.smoke
 def test_a_run_that_nobody_is_proven_to_ask_for_waits_for_an_approval_whatever_rules_allow(
     cluster: Cluster, ns: str, running: Daemon
 ) -> None:

@@ -69,6 +69,7 @@ def _answer(cluster: Cluster, name: str, *, namespace: str) -> dict[str, Any]:
     return condition(found(), "Accepted")
 
 
+@pytest.mark.smoke
 def test_a_waiting_run_shows_all_that_it_would_run_and_hides_what_is_sensitive(
     cluster: Cluster, dsn: str, shared_namespace: str, running: Daemon
 ) -> None:
@@ -164,6 +165,7 @@ async def test_an_approval_that_came_before_anything_was_shown_counts_for_what_i
     assert begun.phase is Phase.RUNNING
 
 
+@pytest.mark.smoke
 async def test_over_rest_an_approval_names_what_it_is_of_and_a_rejection_needs_no_digest(
     parts: CatalogParts, writing: Database
 ) -> None:
