@@ -11,7 +11,7 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.browser import Window
 from support.console import SHARED, Console
-from support.console_pages import Windows, each_look, findings, outline, overflow
+from support.console_pages import Windows, each_in_a_look, each_look, findings, outline, overflow
 from support.filling import fill
 from support.manifest import contract, text, workflow
 
@@ -26,7 +26,6 @@ FAILURES = [
     ("unknown", "/console/catalog", 503, "Not available now"),
 ]
 Scheme = Literal["light", "dark"]
-each_failure = pytest.mark.parametrize(("person", "path", "status", "heading"), FAILURES)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,8 +62,7 @@ async def try_contract(opened: Window) -> Page:
     return page
 
 
-@each_look
-@pytest.mark.parametrize("path", FILLED)
+@each_in_a_look("path", [(path,) for path in FILLED])
 async def test_a_filled_page_has_no_barrier(windows: Windows, path: str, scheme: Scheme, size: tuple[int, int]) -> None:
     opened = await windows.of("lead", size=size, color_scheme=scheme)
     page = await opened.open(path)
@@ -84,8 +82,7 @@ async def test_what_a_contract_would_have_changed_has_no_barrier(
     assert opened.seen.errors == []
 
 
-@each_look
-@each_failure
+@each_in_a_look("person, path, status, heading", FAILURES)
 async def test_a_failure_is_a_page_without_barriers(
     windows: Windows,
     *,
@@ -114,7 +111,10 @@ async def test_a_contract_is_tried_without_javascript(windows: Windows) -> None:
     assert await outline(await try_contract(plain)) == await outline(await try_contract(opened))
 
 
-@each_failure
+@pytest.mark.parametrize(
+    ("person", "path", "status", "heading"),
+    [pytest.param(*case, marks=[pytest.mark.long] if number % 2 else []) for number, case in enumerate(FAILURES)],
+)
 async def test_a_failure_says_the_same_without_javascript(
     windows: Windows, *, person: str, path: str, status: int, heading: str
 ) -> None:

@@ -177,7 +177,11 @@ async def asked_for(agent: Agent, text: str) -> str:
     return str(run["invocation_id"])
 
 
-@pytest.mark.parametrize("some", [HOSTILE[:20], HOSTILE[20:40], HOSTILE[40:]], ids=["first", "second", "third"])
+@pytest.mark.parametrize(
+    "some",
+    [HOSTILE[:20], *(pytest.param(each, marks=pytest.mark.long) for each in (HOSTILE[20:40], HOSTILE[40:]))],
+    ids=["first", "second", "third"],
+)
 async def test_alerts_of_a_file_may_say_anything(opened: Window, some: Sequence[str]) -> None:
     alerts = [
         {"alert": text, "expr": "up == 0", "labels": {"severity": text}, "annotations": {"summary": text}}

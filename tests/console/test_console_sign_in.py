@@ -105,7 +105,10 @@ async def test_a_token_that_is_revoked_ends_the_session(console: Console, browse
 
 @pytest.mark.parametrize(
     ("person", "mine", "own", "foreign"),
-    [("ana", SHOP, OF_THE_SHOP, OF_THE_BANK), ("ben", BANK, OF_THE_BANK, OF_THE_SHOP)],
+    [
+        ("ana", SHOP, OF_THE_SHOP, OF_THE_BANK),
+        pytest.param("ben", BANK, OF_THE_BANK, OF_THE_SHOP, marks=pytest.mark.long),
+    ],
 )
 async def test_two_tenants_see_nothing_of_each_other(
     console: Console, browser: Browser, person: str, mine: str, own: tuple[str, str], foreign: tuple[str, str]

@@ -159,7 +159,11 @@ UNKNOWN = {"X-Remediation-Id": "rr-nope"}
 
 @pytest.mark.parametrize(
     ("theirs", "beside"),
-    [(BANK_INCIDENT, {}), (COPIED_INCIDENT, {}), (BANK_INCIDENT, {"X-AIAnalysis": "shop/oom"})],
+    [
+        (BANK_INCIDENT, {}),
+        pytest.param(COPIED_INCIDENT, {}, marks=pytest.mark.long),
+        pytest.param(BANK_INCIDENT, {"X-AIAnalysis": "shop/oom"}, marks=pytest.mark.long),
+    ],
 )
 async def test_an_id_of_another_team_is_answered_as_one_that_nobody_has(
     url: str, theirs: Mapping[str, str], beside: Mapping[str, str]

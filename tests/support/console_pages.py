@@ -1,6 +1,6 @@
 """The pages of the console, and how a person looks at them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -70,17 +70,33 @@ PAGES = (
     ConsolePage("health", "/health", "Health"),
 )
 """All that need a person, in the order of the navigation."""
+_LOOKS = {
+    "light-desktop": ("light", DESKTOP),
+    "dark-phone": ("dark", PHONE),
+    "dark-desktop": ("dark", DESKTOP),
+    "light-phone": ("light", PHONE),
+}
+_LONG = [pytest.mark.long]
 each_look = pytest.mark.parametrize(
     ("scheme", "size"),
     [
-        ("light", DESKTOP),
-        ("dark", PHONE),
-        pytest.param("dark", DESKTOP, marks=pytest.mark.long),
-        pytest.param("light", PHONE, marks=pytest.mark.long),
+        pytest.param(*look, id=name, marks=_LONG if number > 1 else [])
+        for number, (name, look) in enumerate(_LOOKS.items())
     ],
-    ids=["light-desktop", "dark-phone", "dark-desktop", "light-phone"],
 )
 """Both schemes and both sizes; the rest of their combinations is long."""
+
+
+def each_in_a_look(names: str, cases: Iterable[tuple[object, ...]]) -> pytest.MarkDecorator:
+    """The cases in turn bright and wide, or dark and narrow; each in every other look is long."""
+    return pytest.mark.parametrize(
+        f"{names}, scheme, size",
+        [
+            pytest.param(*case, *look, id=f"{number}-{name}", marks=[] if place == number % 2 else _LONG)
+            for number, case in enumerate(cases)
+            for place, (name, look) in enumerate(_LOOKS.items())
+        ],
+    )
 
 
 @asynccontextmanager

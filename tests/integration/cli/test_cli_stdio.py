@@ -225,6 +225,7 @@ async def of_teams(
     return "--database-url", database
 
 
+@pytest.mark.long
 async def test_the_variable_names_the_incident_of_the_process_in_a_named_database_and_a_blank_one_names_none(
     of_teams: tuple[str, str],
 ) -> None:

@@ -109,7 +109,7 @@ def output(up: Up) -> str:
     return "".join(up.output)
 
 
-@pytest.mark.parametrize("order", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("order", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_it_serves_and_a_signal_stops_everything_it_started(loaded: Loaded, order: signal.Signals) -> None:
     with formulary_up(data_dir=loaded.data_dir, manifests=[loaded.manifests]) as up:
         assert names(up) == {"a"}
@@ -251,7 +251,7 @@ def test_a_load_that_cannot_be_ends_it_in_one_line(data_dir: Path, manifests: Pa
     assert not servers_on(data_dir)
 
 
-@pytest.mark.parametrize("moment", ["starting PostgreSQL", "embedding"])
+@pytest.mark.parametrize("moment", ["starting PostgreSQL", pytest.param("embedding", marks=pytest.mark.long)])
 def test_ctrl_c_while_it_starts_stops_it_cleanly(data_dir: Path, starter_catalog: Path, moment: str) -> None:
     process = subprocess.Popen(
         [FORMULARY, "up", "--port", "0", "--data-dir", str(data_dir), "--manifests", str(starter_catalog)],

@@ -124,6 +124,7 @@ def test_some_that_fit_nothing_are_left_out(answers: Sequence[Answered]) -> None
     assert any(len(each.by_default) < len(each.rankings[OURS]) for each in answers)
 
 
+@pytest.mark.long
 async def test_unrelated_workflows_of_the_team_come_before_few_right_ones_and_are_seldom_believed(
     held: Sequence[Judgement], step: int, postgres: EmbeddedPostgres, embedder: Embedder
 ) -> None:
@@ -178,6 +179,7 @@ async def test_another_set_is_measured_in_the_same_way(
     }
 
 
+@pytest.mark.long
 async def test_the_name_of_a_signal_in_another_case_finds_the_workflows_for_it(
     postgres: EmbeddedPostgres, embedder: Embedder
 ) -> None:

@@ -226,6 +226,7 @@ async def test_what_was_there_and_went_changes_nothing(
         assert await answers(dsn) == first
 
 
+@pytest.mark.long
 async def test_a_restart_of_the_database_changes_nothing(
     data_dirs: Path, entries: list[CatalogEntry], embedder: Embedder, vectors: Vectors, first: list[str]
 ) -> None:

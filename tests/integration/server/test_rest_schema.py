@@ -39,8 +39,14 @@ async def url(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFacto
             yield at
 
 
-@pytest.mark.parametrize("examples", [1, pytest.param(15, marks=pytest.mark.long)])
-async def test_no_generated_request_finds_a_broken_promise(url: str, tmp_path: Path, examples: int) -> None:
+@pytest.mark.parametrize(
+    ("phases", "examples"),
+    [("examples,fuzzing", 2), pytest.param("examples,coverage,fuzzing", 15, marks=pytest.mark.long)],
+    ids=["some", "all"],
+)
+async def test_no_generated_request_finds_a_broken_promise(
+    url: str, tmp_path: Path, phases: str, examples: int
+) -> None:
     # A generated address may be too long for any check of its parameters.
     rejected = '[checks.negative_data_rejection]\nexpected-statuses = ["4xx", "5xx"]\n'
     (tmp_path / "schemathesis.toml").write_text(rejected)
@@ -49,7 +55,7 @@ async def test_no_generated_request_finds_a_broken_promise(url: str, tmp_path: P
         "run",
         url + OPENAPI_PATH,
         *("--checks", "all", "--exclude-checks", NOT_IN_THE_SCHEMA),
-        *("--phases", "examples,coverage,fuzzing", "--max-examples", str(examples), "--generation-deterministic"),
+        *("--phases", phases, "--max-examples", str(examples), "--generation-deterministic"),
         *("--continue-on-failure", "--no-color"),
     ]
 

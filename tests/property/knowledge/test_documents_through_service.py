@@ -228,7 +228,7 @@ async def _speaks_only_of_what_is_allowed_and_visible(
 
 test_tools_speak_only_of_what_is_allowed_and_visible, test_so_they_do_in_many_catalogs = few_and_many(
     _speaks_only_of_what_is_allowed_and_visible,
-    few=25,
+    few=10,
     many=100,
     catalog=catalogs,
     incident=incidents,

@@ -296,7 +296,7 @@ async def _answers_as_a_catalog_without_what_is_excluded(
 
 test_an_answer_is_that_of_a_catalog_without_what_is_excluded, test_so_are_many_answers = few_and_many(
     _answers_as_a_catalog_without_what_is_excluded,
-    few=20,
+    few=8,
     many=50,
     catalog=catalogs,
     incident=incidents,

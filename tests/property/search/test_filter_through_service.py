@@ -276,10 +276,10 @@ def ids(answer: SearchAnswer) -> list[str]:
     return [hit.version_id for hit in answer.workflows]
 
 
-some = examples(few=20, many=60)
+some = examples(few=8, many=60)
 
 
-@examples(few=60, many=200)
+@examples(few=40, many=200)
 @given(catalog=catalogs, incident=closer_incidents, asked=st.lists(searches, min_size=3, max_size=5), see=sights)
 async def test_an_answer_holds_exactly_what_the_rules_allow_to_the_caller(
     world: World, catalog: list[Workflow], incident: RequestContext, asked: list[Asked], see: frozenset[str]

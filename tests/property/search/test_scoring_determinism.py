@@ -69,7 +69,7 @@ async def services(
         ]
 
 
-@examples(few=20, many=60)
+@examples(few=8, many=60)
 @given(request=requests)
 async def test_equal_requests_get_equal_answers_in_falling_confidence(
     services: list[CatalogService], request: SearchRequest

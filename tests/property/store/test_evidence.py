@@ -65,7 +65,7 @@ WRITTEN = st.lists(
     min_size=1,
     max_size=4,
 )
-some = examples(few=20, many=60)
+some = examples(few=8, many=60)
 LABELS_OF_EVERY_SIZE = [*range(0, 60, 4), 60, 62, 64, 66, 68, 70, 80, 100, 150, 400, 2000]
 
 
@@ -322,6 +322,7 @@ async def test_no_labels_are_too_long_to_be_stored_and_found(asking: Asking, *, 
     assert found.total == len(documents)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dimension", DIMENSIONS)
 async def test_no_label_of_any_dimension_is_too_long_to_be_stored_and_found(asking: Asking, dimension: str) -> None:
     """Each counts in what decides whether a row fits into the covering index."""
