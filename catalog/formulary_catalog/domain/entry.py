@@ -22,6 +22,7 @@ from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.visible import Hidden, first_hidden
 from formulary_catalog.domain.workflows.annotated import with_annotated_spec
 from formulary_catalog.domain.workflows.identity import content_hash, version_id
+from formulary_catalog.domain.workflows.inputs import repeated_parameter
 from formulary_catalog.domain.workflows.labels import WorkflowLabels
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, embedding_text, labels_of, lexical_texts
 from formulary_catalog.domain.workflows.problems import each_problem, nearest_name, problems
@@ -146,8 +147,8 @@ def contract_entry(document: Mapping[str, Any], *, source: str, default_namespac
 def catalog_entry(document: Mapping[str, Any], *, source: str, default_namespace: str) -> CatalogEntry:
     """Validate a RemediationWorkflow document, stored or new; annotated fields count as those of its spec.
 
-    Writers are also asked for `require_visible` and `require_constraints`, which earlier releases did not ask of what
-    is stored.
+    Writers are also asked for `require_visible`, `require_constraints` and `require_distinct_parameters`, which earlier
+    releases did not ask of what is stored.
 
     Raises:
         InvalidManifest: a field breaks a rule.
@@ -202,6 +203,22 @@ def require_constraints(entry: CatalogEntry) -> None:
                     source=entry.source,
                     field=field,
                 )
+
+
+def require_distinct_parameters(entry: CatalogEntry) -> None:
+    """Refuse a new manifest that declares a parameter twice: nobody could say which of them holds for a run.
+
+    Raises:
+        InvalidManifest: a name is there more than once.
+    """
+    spec = entry.workflow.spec
+    for list_of, declared in (("parameters", spec.parameters), ("rollbackParameters", spec.rollback_parameters)):
+        if repeated := repeated_parameter(declared):
+            raise InvalidManifest(
+                f"{entry.source}: spec.{list_of}: {repeated!r} is declared more than once; declare each parameter once",
+                source=entry.source,
+                field=f"spec.{list_of}",
+            )
 
 
 def incident_context(document: Mapping[str, Any], *, source: str, default_namespace: str) -> RequestContext:

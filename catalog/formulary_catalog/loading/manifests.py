@@ -18,6 +18,7 @@ from formulary_catalog.domain.entry import (
     contract_entry,
     incident_context,
     require_constraints,
+    require_distinct_parameters,
     require_visible,
     source_entry,
 )
@@ -194,6 +195,7 @@ def _add_workflow(
     entry = catalog_entry(document.content, source=document.source, default_namespace=default_namespace)
     require_visible(entry)
     require_constraints(entry)
+    require_distinct_parameters(entry)
     versions = entries.setdefault((entry.namespace, entry.name), {})
     first = versions.setdefault(entry.version, entry)
     if first is entry:

@@ -11,6 +11,7 @@ from formulary_catalog.domain.entry import (
     catalog_entry,
     incident_context,
     require_constraints,
+    require_distinct_parameters,
     require_visible,
 )
 from formulary_catalog.domain.incidents import RequestContext
@@ -50,6 +51,7 @@ def entry_of(document: Mapping[str, Any]) -> CatalogEntry:
     if not entry.workflow.spec.suspend:
         require_visible(entry)
         require_constraints(entry)
+        require_distinct_parameters(entry)
     return entry
 
 

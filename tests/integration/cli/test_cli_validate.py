@@ -296,6 +296,17 @@ async def test_a_constraint_that_is_misspelt_or_misplaced_is_an_error(
     assert "secret-team" not in done.out
 
 
+@pytest.mark.parametrize("field", ["parameters", "rollbackParameters"])
+async def test_a_parameter_that_is_declared_twice_is_an_error(tmp_path: Path, field: str) -> None:
+    declared = {"name": "REPLICAS", "required": False, "description": "How many."}
+    document = workflow("a")
+    document["spec"][field] = [{**declared, "type": kind} for kind in ("integer", "string")]
+    (tmp_path / "a.yaml").write_text(text(document))
+    done = await formulary("validate", str(tmp_path))
+    assert done.code == 1
+    assert f"spec.{field}: 'REPLICAS' is declared more than once; declare each parameter once\n" in done.out
+
+
 async def test_an_engine_that_runs_nothing_and_an_unusual_severity_are_doubtful(tmp_path: Path) -> None:
     document = workflow("a", execution={"engine": "ansible"})
     document["spec"]["labels"]["severity"] = ["urgent", "critical", "*"]

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,15 +51,20 @@ def schema_problem(parameters: Sequence[Parameter]) -> str:
     """Why nothing can be checked against these parameters, so that the workflow cannot be invoked; empty if it can."""
     if not parameters:
         return "it declares no parameters, so that nothing says what input it takes; add spec.parameters"
-    names = [parameter.name for parameter in parameters]
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        return f"spec.parameters has {repeated[0]!r} more than once; name each once"
+    if repeated := repeated_parameter(parameters):
+        return f"spec.parameters has {repeated!r} more than once; name each once"
     for parameter in parameters:
         try:
             _validator([parameter])
         except jsonschema_rs.ValidationError:
             return f"the pattern of parameter {parameter.name} is no regular expression without look-around; correct it"
     return ""
+
+
+def repeated_parameter(parameters: Sequence[Parameter]) -> str:
+    """The first name, in order, that more than one of the parameters has; empty if there is none."""
+    counts = Counter(parameter.name for parameter in parameters)
+    return min((name for name, count in counts.items() if count > 1), default="")
 
 
 def check_input(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> CheckedInput:

@@ -184,6 +184,12 @@ def test_a_workflow_that_asks_to_be_suspended_is_found_while_it_is_served_whatev
     assert adrift(observed(invalid, refused(caught.value, current=held(GOOD))), held(GOOD))
 
 
+def test_an_object_that_declares_a_parameter_twice_is_refused() -> None:
+    twice = [{"name": "REPLICAS", "type": "integer", "required": False, "description": "How many."}] * 2
+    with pytest.raises(InvalidManifest, match=r"spec\.parameters: 'REPLICAS' is declared more than once"):
+        entry_of(placed(workflow("restart", parameters=twice)))
+
+
 def test_an_object_whose_constraint_is_misspelt_is_refused() -> None:
     with pytest.raises(InvalidManifest, match=r"spec\.customLabel: is unknown and would constrain nothing"):
         entry_of(placed(workflow("restart", customLabel={"team": "red"})))
