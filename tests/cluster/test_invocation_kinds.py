@@ -77,10 +77,9 @@ APPROVAL_STATUS = {
 @pytest.mark.smoke
 def test_get_shows_how_a_run_stands(cluster: Cluster, namespace: str) -> None:
     document = invocation("one", workflow="shop/restart", requester="jane", target={"kind": "Pod", "name": "cart-1"})
-    document["spec"]["workflowRef"]["version"] = "1.4.0"
     cluster.apply(document, namespace=namespace)
     content = {"images": ["registry.example/restart:1"], "serviceAccount": "restarter", "digest": "sha256:0123"}
-    status = {**RUN_STATUS, "requester": "jane", "content": content}
+    status = {**RUN_STATUS, "requester": "jane", "workflowVersion": "1.4.0", "content": content}
     set_status(cluster, INVOCATIONS, "one", namespace=namespace, status=status)
 
     shown = table(cluster, "wfi", namespace=namespace)

@@ -112,7 +112,9 @@ class InvocationContent(Model):
         default=None, description="Kind of the object that runs it: Job, PipelineRun or Workflow."
     )
     images: list[Text] | None = Field(default=None, description="Images, or the bundle that contains them.")
-    service_account: Text | None = Field(default=None, description="ServiceAccount of the run.")
+    service_account: Text | None = Field(
+        default=None, description="ServiceAccount of the run. Absent if the run has none, and so no token."
+    )
     secrets: list[Text] | None = Field(default=None, description="Secrets that the run reads.")
     config_maps: list[Text] | None = Field(default=None, description="ConfigMaps that the run reads.")
     parameters: dict[str, Any] | None = Field(default=None, description="Parameters. Sensitive values are hidden.")
@@ -135,6 +137,10 @@ class InvocationStatus(Model):
         default=None,
         description="User who requested the run, as authenticated; `unproven` if the admission webhook did not see the"
         " request.",
+    )
+    workflow_version: Text | None = Field(
+        default=None,
+        description="Version of the workflow that was recorded for the run, also where the request names none.",
     )
     content: InvocationContent | None = Field(
         default=None, description="Content of the run, before and after its start."

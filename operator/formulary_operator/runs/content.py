@@ -16,9 +16,9 @@ from formulary_operator.engines.plan import RunPlan
 
 HIDDEN = "(hidden)"
 """Shown instead of the value of a sensitive parameter."""
+_UNNAMED_ACCOUNTS = {"Workflow": "(of the WorkflowTemplate)", "Job": ""}
+"""The account of a manifest that names none. A Job then gets no token, so that it acts as nobody."""
 _DEFAULT_ACCOUNT = "default"
-_UNNAMED_ACCOUNTS = {"Workflow": "(of the WorkflowTemplate)"}
-"""The account of a manifest that names none, where it is not that of the namespace."""
 
 
 def content_of(run: Invocation, *, workflow: RemediationWorkflow, plan: RunPlan, manifest: Mapping[str, Any]) -> Json:
@@ -28,14 +28,15 @@ def content_of(run: Invocation, *, workflow: RemediationWorkflow, plan: RunPlan,
     """
     needed = workflow.spec.dependencies
     secrets = {reference.name for reference in needed.secrets} | set(_texts(manifest, "secretName"))
-    accounts = list(dict.fromkeys(_texts(manifest, "serviceAccountName")))
+    named = ", ".join(dict.fromkeys(_texts(manifest, "serviceAccountName")))
+    account = named or _UNNAMED_ACCOUNTS.get(str(manifest.get("kind")), _DEFAULT_ACCOUNT)
     bundle = workflow.spec.execution.bundle
     return {
         "digest": digest_of(manifest),
         "versionId": run.version_id,
         "kind": str(manifest.get("kind", "")),
         "images": list(dict.fromkeys(_texts(manifest, "image"))) or ([bundle] if bundle else []),
-        "serviceAccount": ", ".join(accounts) or _UNNAMED_ACCOUNTS.get(str(manifest.get("kind")), _DEFAULT_ACCOUNT),
+        **({"serviceAccount": account} if account else {}),
         "secrets": sorted(secrets - {plan.secret_name}),
         "configMaps": sorted(reference.name for reference in needed.config_maps),
         "parameters": {

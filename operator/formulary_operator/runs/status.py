@@ -115,6 +115,7 @@ def run_status(document: Mapping[str, Any], run: Invocation, *, now: str) -> Jso
         "reason": run.reason,
         "message": run.message[:MAX_MESSAGE] or run.phase.value,
         "requester": run.shown_requester,
+        "workflowVersion": run.workflow_version,
         # Its manifest is too long for an object that everybody lists; pages and REST show it.
         "content": {name: value for name, value in run.content.items() if name != "manifest"} or None,
         "outputs": {**rehearsed, **run.outputs} or None,

@@ -14,10 +14,11 @@ from formulary_catalog.domain.workflows.inputs import check_input
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import FormularyError, InvalidInput, NotInvocable
 from formulary_operator.api.approval import ApprovalSpec
-from formulary_operator.engines import observations
+from formulary_operator.engines import engine_of, observations
 from formulary_operator.kube.conditions import conditions_of, find
 from formulary_operator.kube.patching import merge_patch
 from formulary_operator.runs.approval_status import UNKNOWN_RUN, Answered, approval_status, is_answered, unproven
+from formulary_operator.runs.content import content_of
 from formulary_operator.runs.plan import is_owned, outcome_message, plan_of, seconds_left, secret_of
 from formulary_operator.runs.request import parse_run_request, requested_run
 from formulary_operator.runs.status import (
@@ -32,6 +33,7 @@ from formulary_operator.runs.status import (
 )
 from support.cluster_runs import INPUT, remedy
 from support.manifest import invocation
+from support.plans import BUNDLE, plan
 
 NOW = "2026-11-22T12:00:00Z"
 BEGAN = datetime(2026, 11, 22, 11, 59, tzinfo=UTC)
@@ -262,6 +264,19 @@ def test_a_status_never_holds_an_empty_text_and_says_where_the_run_stands(phase:
 def test_the_condition_approved_tells_what_the_rules_said(run: Invocation, approved: str) -> None:
     told = run_status(stored(desired_object(run)), run, now=NOW)
     assert find(told["conditions"], "Approved")["status"] == approved
+
+
+def test_a_status_names_the_version_that_runs_also_where_the_request_names_none() -> None:
+    by_hand = stored(invocation("by-hand"))
+    assert "version" not in by_hand["spec"]["workflowRef"]
+    assert run_status(by_hand, RUN, now=NOW)["workflowVersion"] == RUN.workflow_version
+
+
+@pytest.mark.parametrize(("account", "shown"), [("", None), ("remediation", "remediation")])
+def test_the_content_of_a_job_names_the_account_that_it_has_and_no_other(account: str, shown: str | None) -> None:
+    run = plan(execution={"engine": "job", "bundle": BUNDLE, "serviceAccountName": account})
+    manifest = engine_of(run.workflow).manifest(run)
+    assert content_of(RUN, workflow=run.workflow, plan=run, manifest=manifest).get("serviceAccount") == shown
 
 
 def test_a_dry_run_shows_its_manifest() -> None:
