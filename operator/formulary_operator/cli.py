@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import structlog
 
 from formulary_catalog import __version__
 from formulary_catalog.errors import FormularyError, InvalidInput
@@ -45,7 +46,12 @@ def run_command(*, log_level: str) -> None:
     settings = _settings()
     configure_logging(level=log_level, as_json=True)
     sys.setrecursionlimit(_DEEPEST_JSON)
-    _run_until_stopped(run(settings))
+    try:
+        _run_until_stopped(run(settings))
+    except FormularyError as error:
+        # A line of the log like all others, for whoever collects it; not for a person at a terminal.
+        structlog.get_logger(__name__).error("stopped", reason=str(error))
+        sys.exit(error.exit_code)
 
 
 @cli.command("apply-starter")
