@@ -196,6 +196,8 @@ class Resync:
                 problem=self._embedding.problem,
             )
         orphans = await self._guard.orphans(known, seen=seen)
+        if self._guard.removes_allowed:
+            self.ask()  # soon again: once all are removed, the allowance ends and nothing differs
         # Of what is served as well, the guard decides.
         gone = orphans | {key for key in noted if key not in seen and key not in known}
         differed = self._send(WORKFLOWS, drifted | {ObjectKey(WORKFLOWS.plural, *key) for key in gone})

@@ -297,6 +297,15 @@ def test_a_mass_deletion_is_refused_and_told_until_somebody_says_that_it_is_mean
         assert sweep_now(database, "--allow", refusal["id"]).returncode == 0
         await_agreement(cluster, database, namespace, seconds=30)
         assert cautious.metric("formulary_sweep_refused") == 0
+        wait_until(
+            lambda: fetch(database, "select count(*) from formulary.sweep_refusal") == [(0,)],
+            what="the allowance to end",
+            shown=cautious.output,
+        )
+        assert sweep_now(database).stdout == "nothing is refused\n"
+        wait_until(
+            lambda: cautious.metric("formulary_drift_objects", kind=WORKFLOWS.plural) == 0, what="nothing to differ"
+        )
         apply_many(cluster, [workflow(f"many-{number}") for number in range(40)], namespace=namespace)
         await_agreement(cluster, database, namespace)
         cautious.stop()

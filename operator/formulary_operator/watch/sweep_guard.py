@@ -45,6 +45,8 @@ class SweepGuard:
         """The id of the refusal that people know of."""
         self.refused: SweepRefusal | None = None
         """What was refused to be removed after the last complete list."""
+        self.removes_allowed = False
+        """Whether the last complete list left something to remove that somebody allowed."""
 
     async def orphans(self, known: Mapping[Key, StoredWorkflow], *, seen: Collection[Key]) -> frozenset[Key]:
         """Those of the `known` workflows to remove, of which a complete list has `seen` none.
@@ -61,10 +63,11 @@ class SweepGuard:
         )
         self._metrics.sweep_refused.set(len(found.refused))
         self.refused = None
+        self.removes_allowed = before is not None and before.allowed and bool(found.orphans)
         if found.refused:
             self.refused = await self._refusals.keep(self._name, missing=found.refused, served=len(known))
             await self._report(self.refused)
-        elif before is not None and not (before.allowed and found.orphans):
+        elif before is not None and not self.removes_allowed:
             # An allowance holds until all of it is done, whatever ends this process meanwhile.
             await self._refusals.end(self._name)
         return found.orphans
