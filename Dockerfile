@@ -40,6 +40,8 @@ RUN python3 -m venv /opt/sbom \
         --output-file /opt/formulary/sbom.cdx.json /opt/formulary/bin/python
 
 FROM ${RUN_IMAGE}
+# How the MCP registry sees that this is the image of server.json.
+LABEL io.modelcontextprotocol.server.name=dev.formulary/formulary
 COPY --from=install /opt/formulary /opt/formulary
 ENV PATH=/opt/formulary/bin:/usr/bin \
     HF_HUB_OFFLINE=1 \

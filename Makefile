@@ -114,9 +114,10 @@ lab: setup control-plane ## Break a real node in many ways, do what Formulary of
 	@PYTHONPATH=.:tests $(BIN)/python -m lab.node.programs
 	@PYTHONPATH=.:tests $(BIN)/python -m lab try $(FAULTS) --output build/lab.md
 
-dist: setup ## Build wheel and source distribution into dist/; the same files give the same bytes
+dist: setup ## Build wheel, source distribution and chart into dist/; the same files give the same bytes
 	@rm -rf dist
 	@$(BIN)/python -m build --no-isolation
+	@$(BIN)/python scripts/release.py chart
 
 image: ## Build the image from pinned base images: IMAGE=registry.example/formulary:0.1.0
 	$(PYTHON) scripts/image.py build $(IMAGE)

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helm_python import RegistryClient
 
 from support import charts
 from support.control_plane import ControlPlane, control_plane
 from support.manifest import workflow
+from support.oci_registry import oci_registry
 from support.releases import Release
+from support.scripts import script
 
 UPSTREAMS = ("remediationworkflows.kubernaut.ai", "aianalyses.kubernaut.ai")
 CRDS = (
@@ -39,6 +42,7 @@ CLUSTERS: dict[str, Any] = {
     },
 }
 """The kind of CloudNativePG, without its schema and its operator."""
+IMAGE = f"registry.example/formulary@sha256:{'0a' * 32}"
 UPSTREAM = Path(__file__).parents[1] / "support" / "upstream_crds"
 
 
@@ -82,6 +86,26 @@ def test_a_release_lives_and_leaves_the_workflows_behind(bare: ControlPlane, rel
     release.install(charts.EXTERNAL)
     assert release.get("rw", "kept")["spec"] == workflow("kept")["spec"]
     release.uninstall()
+
+
+@pytest.mark.long
+def test_the_chart_of_a_release_is_pushed_to_a_registry_and_installed_from_there(
+    bare: ControlPlane, release: Release, tmp_path: Path
+) -> None:
+    packed = tmp_path / "formulary.tgz"
+    packed.write_bytes(script("release").packed_chart(IMAGE))
+    with oci_registry() as address, RegistryClient(plain_http=True, credentials_file=tmp_path / "none") as client:
+        client.push(packed, f"oci://{address}/charts")
+        (tmp_path / "pulled").mkdir()
+        client.pull(f"oci://{address}/charts/formulary", destination=tmp_path / "pulled")
+        pulled = Release(bare, namespace=release.namespace, chart=f"oci://{address}/charts/formulary")
+        pulled.install({})
+
+    (archive,) = (tmp_path / "pulled").iterdir()
+    assert archive.read_bytes() == packed.read_bytes()
+    pods = [each["spec"]["template"]["spec"] for each in pulled.objects("statefulsets,deployments")]
+    assert {container["image"] for pod in pods for container in pod["containers"]} == {IMAGE}
+    pulled.uninstall()
 
 
 def test_another_release_leaves_the_crds_of_the_first_alone(bare: ControlPlane, release: Release) -> None:

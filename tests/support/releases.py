@@ -27,7 +27,7 @@ class Release:
     """A release of the chart under one name in one namespace.
 
     `addresses` of the database are what is in the Secret that the examples name. `run` is what a Job's pod would do,
-    given its spec; without it Jobs just succeed.
+    given its spec; without it Jobs just succeed. `chart` is an address in a registry, instead of that of this tree.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class Release:
         namespace: str,
         name: str = "formulary",
         addresses: Mapping[str, str] = MappingProxyType({"uri": "postgresql://db.test/formulary"}),
+        chart: str = "",
         run: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self._cluster = cluster
@@ -44,6 +45,7 @@ class Release:
         self._run = run
         self.name = name
         self.namespace = namespace
+        self._chart = chart or charts.chart()
         self._helm = Config(kubeconfig_path=cluster.kubeconfig, namespace=namespace)
         self.jobs: list[str] = []
         """The Jobs that were completed so far, in order."""
@@ -54,12 +56,19 @@ class Release:
         self._cluster.create_namespace(self.namespace)
         self._cluster.apply({**secret, "stringData": self._addresses}, namespace=self.namespace)
         with self._jobs_completed():
-            self._helm.install(charts.chart(), self.name, values, namespace=self.namespace, timeout=_TIMEOUT)
+            self._helm.install(
+                self._chart,
+                self.name,
+                values,
+                namespace=self.namespace,
+                timeout=_TIMEOUT,
+                plain_http=isinstance(self._chart, str),
+            )
 
     def upgrade(self, values: dict[str, Any]) -> None:
         """`helm upgrade`."""
         with self._jobs_completed():
-            self._helm.upgrade(charts.chart(), self.name, values, namespace=self.namespace, timeout=_TIMEOUT)
+            self._helm.upgrade(self._chart, self.name, values, namespace=self.namespace, timeout=_TIMEOUT)
 
     def rollback(self) -> None:
         """`helm rollback` to the revision before."""
