@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Metric
 from pydantic_settings import BaseSettings
@@ -16,6 +17,7 @@ from formulary_catalog.server.app import openapi_document
 from formulary_catalog.server.mcp.tools.tool_list import tools_of
 from formulary_catalog.settings import LabelSpelling, Settings, Toolset
 from formulary_operator.api.crds import CRDS, crd_text
+from formulary_operator.api.names import WORKFLOWS
 from formulary_operator.api.reference import reference_page
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
@@ -117,6 +119,46 @@ def crd(name: str) -> Callable[[], str]:
     return lambda: crd_text(CRDS[name].definition())
 
 
+def workflow_schema() -> str:
+    """The JSON Schema of RemediationWorkflow manifests, for editors: that of the CRD, without what the cluster adds.
+
+    In draft 4, whose words are those of a CRD. Fields that nobody knows are marked: most of them are misspelt.
+    """
+    definition = CRDS[f"{WORKFLOWS.group}_{WORKFLOWS.plural}.yaml"].definition()["spec"]
+    found = definition["versions"][0]["schema"]["openAPIV3Schema"]
+    document = {
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "title": WORKFLOWS.kind,
+        "description": found["description"],
+        "type": "object",
+        "required": ["apiVersion", "kind", "metadata", "spec"],
+        "properties": {
+            "apiVersion": {"enum": [WORKFLOWS.api_version]},
+            "kind": {"enum": [WORKFLOWS.kind]},
+            "metadata": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {name: {"type": "string"} for name in ("name", "namespace")},
+            },
+            "spec": _closed(found["properties"]["spec"]),
+        },
+        "additionalProperties": False,
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A part of a CRD's schema that admits no other members than those it names, without the words of Kubernetes."""
+    closed = {word: value for word, value in schema.items() if not word.startswith("x-kubernetes-")}
+    if "properties" in schema:
+        members = {name: _closed(member) for name, member in schema["properties"].items()}
+        closed |= {"properties": members, "additionalProperties": False}
+    for word in ("items", "additionalProperties"):
+        if isinstance(schema.get(word), dict):
+            closed[word] = _closed(schema[word])
+    return closed
+
+
 FILES: Mapping[str, Callable[[], str]] = {
     "charts/formulary/README.md": chart.readme,
     "charts/formulary/files/defaults.json": chart.defaults,
@@ -128,6 +170,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "docs/metrics.md": metrics_page,
     "docs/openapi.json": openapi,
     "docs/tools.md": tools_page,
+    "schemas/remediationworkflow.schema.json": workflow_schema,
     # The chart carries copies: Helm packs only what lies in its own directory.
     **{f"{directory}/{name}": crd(name) for directory in ("crds", "charts/formulary/files/crds") for name in CRDS},
 }
