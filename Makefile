@@ -34,7 +34,7 @@ test-all: setup check control-plane ## Run the checks and all tests, those that 
 unit: setup ## Run the unit and property tests that need no database: a minute
 	@$(BIN)/pytest -q tests/unit tests/property/domain tests/property/operator
 
-check: setup ## Format, lint, types, layering, generated files, budget, history
+check: setup ## Format, lint, types, layering, generated files, budget, history, GitHub workflows
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -42,6 +42,8 @@ check: setup ## Format, lint, types, layering, generated files, budget, history
 	$(BIN)/python scripts/generate.py --check
 	$(BIN)/python scripts/budget.py
 	$(BIN)/python scripts/history.py
+	$(BIN)/jactionlint --no-online --shellcheck=
+	$(BIN)/zizmor --offline --no-progress --quiet .github action.yml
 
 control-plane: setup ## Build the Kubernetes API server that tests run on: 8 minutes, once
 	@PYTHONPATH=tests $(BIN)/python -m support.control_plane

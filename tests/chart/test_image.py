@@ -109,6 +109,19 @@ def test_digests_are_read_once_and_built_from_after_that(builder: Path) -> None:
     assert built == f"buildx build --load --tag formulary:1 --build-arg INSTALL_IMAGE=debian:12@{DIGEST} ."
 
 
+def test_an_image_is_published_for_all_machines_and_named_by_its_digest(builder: Path) -> None:
+    assert _image(builder, "lock").returncode == 0
+    (builder / "build").mkdir()
+    (builder / "build" / "image.json").write_text(json.dumps({"containerimage.digest": DIGEST}))
+
+    done = _image(builder, "publish", "registry.example:5000/formulary:1", "--source", "https://code.example/formulary")
+
+    assert done.stdout.splitlines()[-1] == f"registry.example:5000/formulary@{DIGEST}", done.stderr
+    built = (builder / "asked").read_text().splitlines()[-1]
+    assert "--push --platform linux/amd64,linux/arm64 --provenance=mode=max" in built
+    assert "--label org.opencontainers.image.source=https://code.example/formulary" in built
+
+
 def test_every_package_of_the_image_is_checked_by_its_hash_and_comes_from_one_index() -> None:
     installs = re.findall(r"bin/pip install (.+?)(?: &&|\n)", DOCKERFILE.replace("\\\n", ""))
     locks = {name for install in installs for name in re.findall(r"-r (\S+)", install)}

@@ -35,3 +35,8 @@ def test_the_notes_of_a_release_are_its_section_of_the_changelog(
     assert (release.notes("0.2.0"), release.notes("0.1.0")) == ("* New.", "* First.")
     with pytest.raises(release.NotReady, match=r"says nothing under '## 0\.3\.0'"):
         release.notes("0.3.0")
+
+
+def test_ci_runs_what_a_newcomer_runs() -> None:
+    assert "- run: bash .ci/run\n" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    assert "make test\n" in (ROOT / ".ci" / "run").read_text()
