@@ -25,7 +25,7 @@ COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY scripts/bundled_model.py scripts/
 COPY catalog catalog
 COPY operator operator
-COPY examples/incident.yaml examples/
+COPY examples/targets.yaml examples/
 RUN PYTHONPATH=/opt/build /opt/formulary/bin/pip install --no-deps --no-build-isolation . \
     && /opt/formulary/bin/pip uninstall -y openvino-telemetry pip setuptools
 # The embedded PostgreSQL begins with this cluster: making one takes a shell. Its package has an older version as well.

@@ -18,8 +18,10 @@ run: ## Install what running needs, start Formulary on loopback with the starter
 	@$(PYTHON) scripts/install.py run
 	@exec bash scripts/run.sh
 
-demo: setup control-plane ## Show two incidents and one question in a cluster of its own, as docs/demo.md tells
-	@PYTHONPATH=tests $(BIN)/python scripts/demo.py
+demo: ## Install what running needs; one question, two teams, two answers, played to the approval in a minute
+	@bash scripts/system.sh $(PYTHON)
+	@$(PYTHON) scripts/install.py run
+	@$(BIN)/formulary demo
 
 test: setup check control-plane ## Run the checks and the first tier of tests: half an hour on two cores
 	@bash scripts/system.sh npm

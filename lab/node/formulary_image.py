@@ -22,7 +22,7 @@ _SOURCES = (
     "scripts/bundled_model.py",
     "catalog",
     "operator",
-    "examples/incident.yaml",
+    "examples/targets.yaml",
 )
 _REQUIREMENTS = ("run.txt", "build.txt")
 _PIP = "/opt/formulary/bin/pip install -q --no-deps --no-index"

@@ -5,6 +5,7 @@ same of a server without a cluster.
 """
 
 import json
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import control_plane as planes
 from support import databases
-from support.demonstration import INDEXER, LEDGER, Demonstration, demonstrate, recorded
+from support.demonstration import INDEXER, LEDGER, Demonstration, demonstrate, record, recorded
 from support.holmes import CallReport, Report
 
 # The first run on a machine also installs HolmesGPT.
@@ -87,4 +88,6 @@ def test_the_token_stays_with_holmesgpt(shown: Demonstration) -> None:
 
 
 def test_the_documentation_shows_what_happens(shown: Demonstration) -> None:
+    if os.environ.get("UPDATE_GOLDEN"):
+        record(shown.transcript)
     assert shown.transcript == recorded()

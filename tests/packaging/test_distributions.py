@@ -40,7 +40,7 @@ def test_the_wheel_holds_the_two_packages_the_starter_catalog_and_the_model_and_
     packages = {f"formulary_catalog/{name}" for name in below("catalog/formulary_catalog")}
     packages |= {f"formulary_operator/{name}" for name in below("operator/formulary_operator")}
     packages |= {f"formulary_catalog/starter/{name}" for name in below("catalog/workflows")}
-    packages |= {"formulary_catalog/example/incident.yaml"}
+    packages |= {"formulary_catalog/example/targets.yaml"}
     model = {name for name in names if name.startswith(f"formulary_catalog/{_MODEL}/")}
     metadata = {name for name in names if PurePosixPath(name).parts[0].endswith(".dist-info")}
     assert packages <= names
@@ -73,7 +73,7 @@ def test_the_source_distribution_holds_what_the_wheel_is_built_from_and_nothing_
         "LICENSE",
         "PKG-INFO",
         "README.md",
-        "examples/incident.yaml",
+        "examples/targets.yaml",
         "hatch_build.py",
         "pyproject.toml",
         "scripts/bundled_model.py",

@@ -17,7 +17,7 @@ _JSON = "formulary.json"
 _VERSION = "Show the version, the schema of its database and its embedding model, and exit."
 _INDENT = 6
 _GROUPS = {
-    "Start": {"up": "up", "demo": "up", "doctor": "doctor"},
+    "Start": {"up": "up", "demo": "demo", "doctor": "doctor"},
     "Find a remedy": {
         "search": "catalog.workflows",
         "show": "catalog.workflows",

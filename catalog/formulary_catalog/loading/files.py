@@ -166,8 +166,8 @@ def starter_catalog() -> Path:
     return installed if installed.is_dir() else package.parent / "workflows"
 
 
-def example_incident() -> Path:
-    """The file with an example incident and a workflow approved for it, installed or in the source tree."""
+def example_targets() -> Path:
+    """The file with the namespaces and workloads of two teams, installed or in the source tree."""
     package = Path(__file__).parents[1]
-    installed = package / "example" / "incident.yaml"
-    return installed if installed.is_file() else package.parents[1] / "examples" / "incident.yaml"
+    installed = package / "example" / "targets.yaml"
+    return installed if installed.is_file() else package.parents[1] / "examples" / "targets.yaml"

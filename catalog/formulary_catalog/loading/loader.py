@@ -7,10 +7,11 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from formulary_catalog.domain.targets.reference import known_kind
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.loading.alerts.sources import IncidentSourceSync
 from formulary_catalog.loading.contracts import ContractSync
-from formulary_catalog.loading.documents import file_of, read_documents
+from formulary_catalog.loading.documents import ManifestDocument, file_of, read_documents
 from formulary_catalog.loading.files import find_manifests
 from formulary_catalog.loading.incidents import ContextSync
 from formulary_catalog.loading.manifests import Manifests, sort_out
@@ -74,7 +75,7 @@ class Loader:
     async def _load(self, *, embedder: Embedder | None, progress: LoadingProgress) -> LoadReport:
         manifests, complete = await asyncio.to_thread(self._read)
         report = LoadReport(
-            ignored=len(manifests.ignored),
+            ignored=sum(not self._counts_as_target(each) for each in manifests.ignored),
             rejections=manifests.rejections,
             notes=[note.message for note in manifests.notes],
         )
@@ -104,6 +105,9 @@ class Loader:
         return WorkflowSync(
             catalog=self._catalog, stored=stored, broken_files=broken_files, model_id=model_id, report=report
         )
+
+    def _counts_as_target(self, document: ManifestDocument) -> bool:
+        return self._targets is not None and known_kind(str(document.content.get("kind", ""))) is not None
 
     def _read(self) -> tuple[Manifests, bool]:
         """What the files say, and whether all of them could be found."""

@@ -165,7 +165,7 @@ def _manifest_of(new: NewInvocation, workflow: RemediationWorkflow) -> Mapping[s
         NoExecutor: nothing here knows the engine.
         NotInvocable, InvalidInput: the engine cannot run the workflow, or not with these values.
     """
-    build = _builder(workflow.spec.execution.engine)
+    build = engine_builder(workflow.spec.execution.engine)
     return build(
         invocation_id=new.id,
         namespace=new.namespace,
@@ -180,7 +180,12 @@ def _manifest_of(new: NewInvocation, workflow: RemediationWorkflow) -> Mapping[s
 
 
 @cache
-def _builder(engine: str) -> _Builder:
+def engine_builder(engine: str) -> _Builder:
+    """What makes the manifest of a run of this engine.
+
+    Raises:
+        NoExecutor: nothing here knows the engine.
+    """
     for found in entry_points(group=_GROUP, name=engine):
         builder: _Builder = found.load()
         return builder

@@ -11,7 +11,7 @@ from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.endpoint import is_remote
 from formulary_catalog.errors import EmbedderUnavailable, Unavailable
-from formulary_catalog.loading.files import find_manifests, find_runbooks, starter_catalog
+from formulary_catalog.loading.files import example_targets, find_manifests, find_runbooks, starter_catalog
 from formulary_catalog.loading.loader import Loader
 from formulary_catalog.loading.reembedding import reembed
 from formulary_catalog.loading.report import LoadReport
@@ -133,7 +133,7 @@ async def standalone(
     Raises:
         StartupError, Unavailable: something needed is not to be had.
     """
-    roots = list(manifests) or [starter_catalog()]
+    roots = list(manifests) or [starter_catalog(), example_targets()]
     await asyncio.to_thread(find_manifests, roots)  # a wrong path shall not cost a start
     await asyncio.to_thread(find_runbooks, runbooks)
     key = signing_key(settings)

@@ -69,8 +69,9 @@ class _Console(Console):
 class Page:
     """Writes lines to a stream: colour only on a terminal, never wider than it, NO_COLOR honoured."""
 
-    def __init__(self, file: TextIO | None = None) -> None:
+    def __init__(self, file: TextIO | None = None, *, widest: int = _MAX_WIDTH) -> None:
         stream = file or sys.stdout
+        self._widest = widest
         self.console = _Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     @property
@@ -79,16 +80,16 @@ class Page:
 
     @property
     def width(self) -> int:
-        return min(self.console.width, _MAX_WIDTH)
+        return min(self.console.width, self._widest)
 
     def line(self, text: str = "", *, style: str = "") -> None:
         """One line as it is, however long."""
         self.console.print(Text(plain(text), style=style))
 
-    def paragraph(self, text: str, *, indent: int = 0, style: str = "") -> None:
-        """Text wrapped at words."""
+    def paragraph(self, text: str, *, indent: int = 0, mark: str = "", style: str = "") -> None:
+        """Text wrapped at words, with a mark before its first line."""
         if text.strip():
-            self._hanging(" " * indent, plain(text), style=style)
+            self._hanging(" " * indent + mark, plain(text), style=style)
 
     def pair(self, label: str, value: str, *, indent: int = 0, style: str = "") -> None:
         """A label and its value, wrapped in a column of its own; nothing if there is no value."""

@@ -1,6 +1,7 @@
-"""`formulary demo`: what an incident changes, shown without a cluster."""
+"""`formulary demo`: one question, two teams, two answers, played without a cluster."""
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ import psutil
 import pytest
 
 from support.commands import formulary_now
+from support.golden import assert_golden
 from support.process import FORMULARY
+from support.scripts import script
 
 SECONDS = 120
 WORKFLOWS = Path(__file__).parents[3] / "catalog" / "workflows"
@@ -25,26 +28,30 @@ def place(data_dirs: Path, tmp_path: Path) -> Iterator[Path]:
     assert not [each for each in psutil.process_iter(["cwd"]) if str(directory) in (each.info["cwd"] or "")]
 
 
-def test_the_demo_shows_both_searches_and_the_story_and_leaves_nothing(place: Path) -> None:
-    done = formulary_now("demo", TMPDIR=str(place), FORMULARY_DATABASE_URL="postgresql://nobody@127.0.0.1:9/nothing")
+def test_the_demo_plays_the_loop_as_it_is_recorded_and_leaves_nothing(place: Path) -> None:
+    recording = script("recording")
+    done = formulary_now(
+        "demo",
+        TMPDIR=str(place),
+        FORMULARY_DATABASE_URL="postgresql://nobody@127.0.0.1:9/nothing",
+        **recording.ENVIRONMENT,
+    )
 
     assert done.code == 0, done.err
-    commands = [line for line in done.out.splitlines() if line.startswith("$ ")]
-    assert commands == [
-        '$ formulary search "OOMKilled critical" --top-k 5',
-        '$ formulary search "OOMKilled critical" --top-k 5 --remediation-id rr-checkout-oom',
-        "$ formulary trace show rr-checkout-oom",
-    ]
-    everywhere, constrained, story = done.out.split("\n$ ")[1:]
-    assert "5 of " in everywhere
-    assert "oom-restart-leaking-process@1.1.0" in everywhere
-    assert "1 workflow for" in constrained
-    assert "checkout-oom-shed-carts@1.0.0" in constrained
-    assert "made for this incident's" in constrained
-    assert "searched for “OOMKilled critical”: 1 allowed" in story
-    assert "no-restart" not in story
-    assert "starting PostgreSQL" in done.err
+    told = re.sub(r"\x1b\[[\d;]*m", "", done.out)
+    assert max(map(len, told.splitlines())) <= 60
+    steps = re.split(r"\n\n(?=\d  )", told)
+    assert [step[0] for step in steps[1:]] == ["1", "2", "3", "4", "5", "6"]
+    _, free, careful, refused, _, approved, record = steps
+    assert "oom-raise-memory-limit" in free
+    assert "oom-raise-memory-limit" not in careful
+    assert "oom-scale-out" in careful
+    assert "✗ workflow 'oom-raise-memory-limit' is not found among" in refused
+    assert "✓ approved, for this digest alone" in approved
+    assert "not run: no cluster is connected" in approved
+    assert "events, as they were written" in record
     assert list(place.iterdir()) == []
+    assert_golden(recording.svg(done.out), recording.FILE)
 
 
 def test_a_directory_that_holds_something_is_left_alone(place: Path) -> None:

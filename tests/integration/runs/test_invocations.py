@@ -380,9 +380,9 @@ async def test_an_engine_that_is_not_installed_is_said_to_be_so(
     service: InvocationService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preparation, "_GROUP", "formulary.no-engines")
-    preparation._builder.cache_clear()
+    preparation.engine_builder.cache_clear()
     try:
         with pytest.raises(NoExecutor, match="install"):
             await service.invoke(asked(dry_run=True), context=STAGING, caller=LOCAL)
     finally:
-        preparation._builder.cache_clear()
+        preparation.engine_builder.cache_clear()
