@@ -31,6 +31,7 @@ from trail_history import EVENTS, LONG, History, write_history
 
 WORKFLOWS = 10_000
 PAGES = {
+    "overview": "/console/overview",
     "waiting": "/console/waiting",
     "incidents": "/console/incidents",
     "incidents, failed": "/console/incidents?outcome=failed",

@@ -48,7 +48,9 @@ class ConsolePage:
 SIGN_IN = ConsolePage("sign-in", "/sign-in", "Sign in")
 TITLE = "Raise the memory limit of an OOM-killed workload"
 WAITING = ConsolePage("waiting", "/waiting", "Waiting")
+OVERVIEW = ConsolePage("overview", "/overview", "Overview")
 PAGES = (
+    OVERVIEW,
     WAITING,
     ConsolePage("incidents", "/incidents", "Incidents"),
     ConsolePage("incident", f"/incidents/{SHOP}", SHOP, is_in_navigation=False),

@@ -5,7 +5,7 @@ may use those of all namespaces. Another one is answered as if it did not exist.
 own, so that a story does not grow by being read.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.audit.export import trace_files
 from formulary_catalog.domain.cursor import TimedRow, cursor, moment_of, number_of
 from formulary_catalog.domain.moments import BEGINNING, moment_said
-from formulary_catalog.domain.reading import TraceAnswer, TraceFiles, TracePage
+from formulary_catalog.domain.reading import TraceAnswer, TraceFiles, TracePage, TraceSummary
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.text import storable
@@ -91,6 +91,17 @@ class TraceReading:
                 next_cursor=cursor(last, question=question) if last is not None else "",
                 notes=notes,
             )
+
+    async def altered(self, traces: Sequence[TraceSummary]) -> list[str]:
+        """Of traces that `page` has just let the caller read, the ids of those whose newest part is not as recorded.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        parts = [
+            await self._traces.part(each.trace_id, after=max(0, each.events - PIECE), size=PIECE) for each in traces
+        ]
+        return [each.trace_id for each, part in zip(traces, parts, strict=True) if not part.replay.passed]
 
     async def _rows(self, wanted: TraceFilter, *, namespaces: frozenset[str] | None, limit: int) -> list[TraceRow]:
         """Up to `limit` of them; among incidents none of ids that no AIAnalysis ever had, unless one is named."""

@@ -6,7 +6,7 @@ may `get governancecontracts`. What is not readable is left out.
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, time, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from formulary_catalog.domain.access import READ_CONTRACTS, READ_INVOCATIONS, Caller
 from formulary_catalog.domain.cursor import Place, TimedRow, cursor, moment_of, place_of
@@ -42,11 +42,21 @@ _MORE_NAMESPACES = (
 )
 USE_DAYS = 30
 """How far back it is counted what rules decided."""
+_HOURS = 24
+"""What counts as today."""
 _COUNTED = 10_000
 """Of the newest so many runs."""
 _NO_INCIDENT = ContextReference()
 _PERIODS = {"day": 1, "week": 7}
 """Days of each."""
+
+
+class RunsToday(NamedTuple):
+    """Runs of the last day by what became of them, and those that wait. `may_read`: whether it says anything."""
+
+    states: dict[str, int]
+    waiting: int
+    may_read: bool
 
 
 class RunReading:
@@ -100,6 +110,25 @@ class RunReading:
                 invocations=[_summary(run) for run in shown],
                 next_cursor=cursor(_place(shown[-1]), question=question) if len(found) > limit else "",
                 notes=notes,
+            )
+
+    async def today(self, caller: Caller) -> RunsToday:
+        """What became of the runs of the last day, and how many wait for a person, as far as the caller may read them.
+
+        Raises:
+            Unavailable: the database does not answer, or the caller's rights cannot be checked.
+        """
+        async with self._trail.record(
+            "read.invocations", caller=caller, reference=_NO_INCIDENT, arguments={"hours": _HOURS}
+        ) as record:
+            namespaces = await self._readable.of(caller, READ_INVOCATIONS)
+            since = datetime.now(UTC) - timedelta(hours=_HOURS)
+            states = await self._review.states(caller=caller.name, namespaces=namespaces, since=since)
+            record.result = {"total": sum(states.values())}
+            return RunsToday(
+                states=states,
+                waiting=await self.waiting_count(caller),
+                may_read=namespaces is None or bool(namespaces) or bool(states),
             )
 
     async def outcomes(

@@ -29,6 +29,9 @@ class KubernetesTargets:
         self._client = client
         self._kinds: TTLCache[str, list[TargetKind]] = TTLCache(1, ttl=_KINDS_KEPT_SECONDS)
 
+    def workloads(self) -> Sequence[TargetReference]:
+        return ()
+
     async def kind_of(self, reference: TargetReference) -> TargetKind:
         if (known := known_kind(reference.kind)) is not None:
             return known

@@ -91,13 +91,13 @@ async def test_nothing_beside_the_console_is_reached_without_credentials(url: st
 async def test_a_browser_that_asks_for_the_server_gets_to_the_console(url: str) -> None:
     async with visiting(url, bearer=TOKEN) as visitor:
         page = await visitor.get("/", accept="text/html,*/*")
-    assert (page.status, "<h1>Waiting</h1>" in page.source) == (200, True)
+    assert (page.status, "<h1>Overview</h1>" in page.source) == (200, True)
 
 
 async def test_a_program_that_asks_for_the_server_gets_there_too(url: str) -> None:
     async with httpx2.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}) as program:
         answer = await program.get("/", headers={"Accept": "application/json"})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/console/waiting")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console/overview")
 
 
 async def test_who_pastes_a_token_gets_to_the_page_that_it_wanted(url: str) -> None:
@@ -335,7 +335,7 @@ async def test_a_link_from_another_site_finds_the_session_that_browsers_keep_fro
 
 async def test_where_nobody_is_asked_for_credentials_there_is_nothing_to_sign_in(parts: CatalogParts) -> None:
     async with serving(parts) as url, visiting(url) as visitor:
-        assert "<h1>Waiting</h1>" in (await visitor.get(SIGN_IN)).source
+        assert "<h1>Overview</h1>" in (await visitor.get(SIGN_IN)).source
         assert "Sign out" not in (await visitor.get(HOME)).text
 
 

@@ -4,7 +4,7 @@ A `TargetReader` reads it: from a cluster in the operator's package, from manife
 something could not be read, which is never the same as that there is nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -70,6 +70,9 @@ class Surroundings:
 
 class TargetReader(Protocol):
     """Reads what surrounds a target."""
+
+    def workloads(self) -> Sequence[TargetReference]:
+        """Those that are known without being named, to show what a target changes; a cluster has too many."""
 
     async def kind_of(self, reference: TargetReference) -> TargetKind:
         """The kind of a target, by which the right to have it is checked.

@@ -12,6 +12,7 @@ from formulary_catalog.errors import ContextError
 from formulary_catalog.loading.documents import ManifestDocument
 
 _Key = tuple[str, str, str]
+_WORKLOADS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 
 
 class ManifestTargets:
@@ -26,6 +27,10 @@ class ManifestTargets:
     def replace(self, documents: Iterable[ManifestDocument]) -> None:
         """What there is from now on."""
         self._objects = {self._key(each.content): each.content for each in documents}
+
+    def workloads(self) -> Sequence[TargetReference]:
+        named = sorted((namespace, kind, name) for kind, namespace, name in self._objects if kind in _WORKLOADS)
+        return [TargetReference(namespace=namespace, kind=kind, name=name) for namespace, kind, name in named]
 
     async def kind_of(self, reference: TargetReference) -> TargetKind:
         if (known := known_kind(reference.kind)) is not None:

@@ -40,6 +40,11 @@ class TargetContexts:
         """Whether calls may name a target here."""
         return self._reader is not None
 
+    def examples(self) -> list[TargetReference]:
+        """The first known workload of each namespace, to show what a target changes."""
+        known = self._reader.workloads() if self._reader is not None else ()
+        return list({each.namespace: each for each in reversed(known)}.values())[::-1]
+
     async def context_of(
         self, reference: TargetReference, *, caller: Caller, known: Collection[str] = frozenset()
     ) -> RequestContext:

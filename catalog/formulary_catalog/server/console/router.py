@@ -12,15 +12,16 @@ from formulary_catalog.server.console.pages import (
     halts,
     health,
     incidents,
+    overview,
     rules,
     searching,
     signing_in,
     waiting,
 )
+from formulary_catalog.server.console.pages.overview import OVERVIEW
 from formulary_catalog.server.console.route import ConsoleRoute
 
-FIRST_PAGE = f"{CONSOLE_PATH}/waiting"
-_PAGES = (signing_in, waiting, incidents, searching, catalog, coverage, rules, halts, health)
+_PAGES = (signing_in, overview, waiting, incidents, searching, catalog, coverage, rules, halts, health)
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
@@ -30,7 +31,7 @@ router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 @router.get(f"{CONSOLE_PATH}/")
 async def first_page(request: Request) -> Response:
     """To the page that matters most."""
-    return RedirectResponse(FIRST_PAGE, status_code=303)
+    return RedirectResponse(OVERVIEW, status_code=303)
 
 
 @router.get(f"{CONSOLE_PATH}/static/{{name}}")

@@ -27,6 +27,7 @@ from formulary_catalog.server.console.security import FORM_TOKEN
 from formulary_catalog.server.console.visitor import visitor_of
 
 NAVIGATION = {
+    "overview": "Overview",
     "waiting": "Waiting",
     "incidents": "Incidents",
     "search": "Try a search",

@@ -1,11 +1,12 @@
 """Runs that are not over, contracts and halts, as somebody reads them who may read those of some namespaces."""
 
+from collections import Counter
 from collections.abc import Collection
 from datetime import date, datetime
 
 from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.halting import Halt
-from formulary_catalog.domain.runs.run import Invocation, Reason
+from formulary_catalog.domain.runs.run import Invocation, Reason, true_state
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.runs.halts import COLUMNS as HALT_COLUMNS
@@ -122,6 +123,29 @@ class ReviewReader:
                 limit,
             )
             return [invocation_of(row) for row in rows]
+
+        return await self._database.read(read)
+
+    async def states(self, *, caller: str, namespaces: frozenset[str] | None, since: datetime) -> dict[str, int]:
+        """What became of the runs that were asked for since then: how many in each state, the most frequent first.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> dict[str, int]:
+            await enter_review(connection, caller=caller, namespaces=namespaces)
+            rows = await connection.fetch(
+                """
+                select phase, dry_run or degraded as dry, started_at is not null as started, count(*) as runs
+                from invocation where created_at >= $1 group by 1, 2, 3 order by 4 desc, 1, 2, 3
+                """,
+                since,
+            )
+            states: Counter[str] = Counter()
+            for row in rows:
+                states[true_state(row["phase"], dry=row["dry"], started=row["started"])] += row["runs"]
+            return dict(states.most_common())
 
         return await self._database.read(read)
 

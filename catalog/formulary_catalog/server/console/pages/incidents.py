@@ -4,7 +4,7 @@ The story is the one of `formulary trace show`, the files are those of `formular
 visitor's own rights allow.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
@@ -43,6 +43,8 @@ _TONES = {
     **dict.fromkeys(("failed", "timed_out", "cancelled", "halted", REFUSED), "bad"),
     **dict.fromkeys((NO_RUN, DRY_RUN), "plain"),
 }
+SHOWN_STATES: dict[str, Any] = {"states": _STATES, "tones": _TONES}
+"""What every page needs that lists incidents."""
 _OF = {"incidents": "incidents and runs", "all": "all, searches for no incident too"}
 _DAYS = 30
 _EVENTS = 50
@@ -92,13 +94,13 @@ async def incidents(request: Request) -> Response:
         page=page,
         asked=asked,
         outcomes=_OUTCOMES,
-        states=_STATES,
         kinds=_OF,
-        tones=_TONES,
         since=SINCE if asked.since in SINCE else {**SINCE, asked.since: asked.since},
         filtered=filtered,
         own=OWN_TRACE,
         ended=ended,
+        altered=(),
+        **SHOWN_STATES,
     )
 
 

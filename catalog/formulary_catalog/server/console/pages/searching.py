@@ -15,7 +15,7 @@ from formulary_catalog.domain.answers.answer_size import AnswerSize, allowance, 
 from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode
 from formulary_catalog.domain.audit.chain import TRIAL
 from formulary_catalog.domain.console_address import CONSOLE_PATH
-from formulary_catalog.domain.reading import IncidentAnswer
+from formulary_catalog.domain.reading import IncidentAnswer, TargetAnswer
 from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH, renamed
@@ -24,6 +24,7 @@ from formulary_catalog.domain.workflows.requests import MAX_NAME_LENGTH
 from formulary_catalog.errors import FormularyError, InvalidInput, NotFound, Unavailable
 from formulary_catalog.server.calls.arguments.catalog import Words, labelled
 from formulary_catalog.server.calls.arguments.reading import ExplainArguments
+from formulary_catalog.server.calls.arguments.target import Targeted
 from formulary_catalog.server.calls.failures import failure_of
 from formulary_catalog.server.calls.incident import reference_text
 from formulary_catalog.server.calls.searching import search_request_of
@@ -85,10 +86,11 @@ router = APIRouter(route_class=ConsoleRoute)
 
 
 @labelled(kind=Words)
-class TrialArguments(ExplainArguments):
+class TrialArguments(Targeted, ExplainArguments):
     """A search, or a recorded one by its id, and perhaps a workflow to ask about.
 
-    The case is an incident that is known, or one that is made up of labels: values between commas, any of which fits.
+    The case is an incident that is known, a target, or one that is made up of labels: values between commas, any of
+    which fits.
     """
 
     workflow: str = Field(
@@ -111,6 +113,7 @@ class TrialArguments(ExplainArguments):
             query=self.query,
             labels=self.labels,
             incident=self.incident,
+            target=self.target,
             detected=self.detected,
             exclude_keywords=self.exclude_keywords,
             keywords=self.keywords,
@@ -154,6 +157,7 @@ class Trial:
     size: AnswerSize | None = None
     evidence: dict[str, Explanation] = field(default_factory=dict)
     incident: IncidentAnswer | None = None
+    target: TargetAnswer | None = None
     recorded: RecordedAnswer | None = None
     why: Explanation | None = None
     why_problem: str = ""
@@ -232,6 +236,7 @@ async def _searched(arguments: TrialArguments, *, services: Services, caller: Ca
         max_bytes=allowance(arguments.top_k),
         detected_labels=arguments.detected_labels,
     )
+    target = arguments.target_reference
     answer = await services.catalog.search(wanted, caller=caller, browsing=True)
     explained = await services.explaining.of_page(wanted, caller=caller)
     return Trial(
@@ -239,6 +244,7 @@ async def _searched(arguments: TrialArguments, *, services: Services, caller: Ca
         size=size_of(answer),
         evidence={each.version_id: each for each in explained},
         incident=await _incident(arguments.incident, services=services, caller=caller),
+        target=await services.targets.read(target, caller=caller) if target is not None else None,
     )
 
 

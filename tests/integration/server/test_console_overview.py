@@ -1,0 +1,81 @@
+"""The first page of the console: numbers that say whether all is well, each as far as who looks may read it."""
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
+from formulary_catalog.loading.documents import ManifestDocument, read_documents
+from formulary_catalog.loading.files import example_targets
+from formulary_catalog.loading.targets.manifests import ManifestTargets
+from formulary_catalog.search.targets.contexts import TargetContexts
+from support.incident_console import World, served
+from support.pages import page_of
+
+UNKNOWN = "\u2013"
+"""What stands where a number would."""
+
+
+@pytest.fixture(scope="module")
+async def world(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with served(dsn, directory=tmp_path_factory.mktemp("keys")) as world:
+        yield world
+
+
+async def tiles(world: World, *, by: str) -> dict[str, tuple[str, str]]:
+    """Each number of the page by its name, with what it says."""
+    shown = page_of(await world.page("/overview", by=by)).all("li")
+    found = [each for each in shown if each.all("strong")]
+    return {each.one("a").words: (each.one("strong").words, each.one("span").words) for each in found}
+
+
+async def test_the_numbers_are_those_that_the_visitor_may_read(world: World) -> None:
+    seen = await tiles(world, by="sre")
+    assert seen["Waiting for a person"] == ("1", "approve or reject")
+    assert seen["Workflows"] == ("2", "active")
+    assert "run ended" in seen["Runs of the last day"][1]
+    assert seen["Records verified"][0] == "3 of 3"
+    bank = await tiles(world, by="banker")
+    assert bank["Records verified"][0] == "1 of 1"
+    assert bank["Waiting for a person"] == (
+        UNKNOWN,
+        "not known: you may get workflowinvocations.formulary.dev in no namespace",
+    )
+    assert "Runs of the last day" not in bank
+    nothing = await tiles(world, by="nobody")
+    assert nothing.keys() == {"Waiting for a person", "Workflows"}
+    assert {number for number, _ in nothing.values()} == {UNKNOWN}
+    assert "You may read nothing that is counted here" in await world.page("/overview", by="nobody")
+
+
+async def test_it_says_what_needs_a_person_and_leads_there(world: World) -> None:
+    page = page_of(await world.page("/overview", by="sre"))
+    said = next(each.words for each in page.all("p") if each.attributes.get("role") == "status")
+    assert "needs a person Waiting for a person: approve or reject" in said
+    links = {each.attributes["href"] for each in page.all("a")}
+    assert {"/console/waiting", "/console/incidents/rr-shop", "/console/catalog"} <= links
+    assert "/console/incidents/rr-bank" not in links
+
+
+async def test_a_record_that_was_changed_is_no_fine_one(world: World, dsn: str) -> None:
+    owner = await asyncpg.connect(dsn)
+    changed = "update formulary.trace_event set body = replace(body, $1, $2) where trace_id = 'rr-bank' and seq = 1"
+    try:
+        await owner.execute("set session_replication_role = replica")
+        await owner.execute(changed, "agent", "agenT")
+        seen = await tiles(world, by="banker")
+        assert seen["Records verified"] == ("0 of 1", "not as recorded: see below")
+        assert "not as recorded" in await world.page("/overview", by="banker")
+        await owner.execute(changed, "agenT", "agent")
+    finally:
+        await owner.close()
+
+
+def test_each_team_of_the_examples_is_shown_with_one_workload() -> None:
+    reader = ManifestTargets(default_namespace="formulary")
+    found = read_documents(example_targets(), name="targets.yaml")
+    reader.replace(each for each in found if isinstance(each, ManifestDocument))
+    examples = TargetContexts(reader, mapping=DEFAULT_MAPPING).examples()
+    assert list(map(str, examples)) == ["payments/Deployment/checkout", "search/Deployment/indexer"]
+    assert TargetContexts(None, mapping=DEFAULT_MAPPING).examples() == []
