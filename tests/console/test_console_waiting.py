@@ -9,6 +9,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.runs.executors import ExecutorWriter
+from support.browser import PHONE
 from support.console import SHOP, Console, render
 from support.console_pages import WAITING, seen_by
 
@@ -57,6 +58,19 @@ async def test_a_person_approves_by_keyboard_alone(console: Console, browser: Br
         await expect(page.locator("#decided")).to_contain_text(f"Approval of {run} is recorded")
         assert opened.seen.nothing, opened.seen
     assert await ends(console, run) == "completed"
+
+
+async def test_a_person_on_a_phone_sees_the_buttons_beside_what_they_decide_on(
+    console: Console, browser: Browser
+) -> None:
+    run = await console.agent.run(SHOP)
+    async with seen_by("ana", console=console, browser=browser, size=PHONE) as opened:
+        page = await opened.open(f"/console/waiting/{run}")
+        for shown in (
+            card(page, run).get_by_role("heading").first,
+            card(page, run).get_by_role("button", name="Reject"),
+        ):
+            await expect(shown).to_be_in_viewport(ratio=1)
 
 
 async def test_a_decision_leaves_what_was_typed_for_another_run(console: Console, browser: Browser) -> None:
