@@ -1,6 +1,7 @@
 """Coverage: signals and alerts against remedies, what was asked in vain, stale and duplicate workflows."""
 
 from fastapi import APIRouter, Request, Response
+from pydantic import Field
 from starlette.datastructures import FormData
 
 from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE
@@ -17,7 +18,7 @@ from formulary_catalog.domain.coverage.states import (
 )
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.loading.rule_files import alerts_in_text, ignored_in_text
-from formulary_catalog.server.calls.arguments.coverage import LinesArguments
+from formulary_catalog.server.calls.arguments.coverage import MAX_LINES, LinesArguments
 from formulary_catalog.server.console.asking import asked, file_text
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
@@ -27,16 +28,23 @@ from formulary_catalog.server.rest.calls import services_of
 
 VIEWS = {"": "Signals and queries", "/stale": "Stale workflows", "/duplicates": "Duplicates"}
 """The views by the end of their paths."""
+_LINES = 300
 _KINDS = {"covered": "good", "declared_only": "waiting", "weak": "waiting", "none": "bad"}
 """How the badge of a state looks."""
 
 router = APIRouter(route_class=ConsoleRoute)
 
 
+class CoverageLines(LinesArguments):
+    """The page: most catalogs fit on one, so that what has no remedy is before all else."""
+
+    limit: int = Field(_LINES, ge=1, le=MAX_LINES, description="How many to show.", examples=[20])
+
+
 @router.get(COVERAGE)
 async def coverage(request: Request) -> Response:
     """The signals that the catalog knows, the alerts of the cluster, and the form to compare alerts of one's own."""
-    wanted = await asked(request, "read.coverage", LinesArguments)
+    wanted = await asked(request, "read.coverage", CoverageLines)
     answer = await services_of(request).coverage.of_catalog(
         limit=wanted.limit, after=wanted.cursor, caller=visitor_of(request).caller
     )
