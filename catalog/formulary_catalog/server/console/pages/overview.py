@@ -130,11 +130,16 @@ def _of_catalog(numbers: StatisticsAnswer | None, refused: int) -> Iterator[Tile
         href=f"{catalog}?status={INVALID}" if refused else catalog,
         tone="bad" if refused else "plain",
     )
-    asked, unanswered = sum(numbers.searches.by_mode.values()), numbers.searches.unanswered
+    asked = sum(numbers.searches.by_mode.values())
+    unanswered = round(asked * (numbers.searches.weak_share or 0.0))
     yield Tile(
         name="Searches of the last day",
         number=str(asked),
-        said=f"{unanswered} without an answer" if unanswered else "each with an answer" if asked else "nobody asked",
+        said=f"{unanswered} without a sure answer"
+        if unanswered
+        else "each with an answer"
+        if asked
+        else "nobody asked",
         href=f"{CONSOLE_PATH}/coverage",
         tone="waiting" if unanswered else "plain",
     )
