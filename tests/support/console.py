@@ -29,6 +29,7 @@ from support.manifest import workflow
 from support.rest_agent import RestAgent, rest_agent
 from support.services import open_parts
 from support.serving import load, serving
+from support.targets import example_reader
 
 SHOP, BANK, STAGING = "rr-checkout-oom", "rr-ledger-full", "rr-search-oom"
 """Incidents in production, one of each tenant, and one of the first in staging, which is over."""
@@ -174,6 +175,7 @@ class People(KnownCallers):
             analyse={EVERYWHERE},
             halt={EVERYWHERE},
             lift={EVERYWHERE},
+            targets={EVERYWHERE},
         )
         super().__init__(
             **{
@@ -275,7 +277,7 @@ async def serve_console(
     """A server on the database, with an operator that is played and people who prove themselves by tokens."""
     people = People()
     async with (
-        open_parts(dsn, embedder=embedder) as parts,
+        open_parts(dsn, embedder=embedder, targets=example_reader()) as parts,
         serving(parts, authenticator=people, input_key_file=keys, tls=tls) as url,
         playing.operator(dsn),
         rest_agent(url) as agent,

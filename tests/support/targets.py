@@ -6,11 +6,22 @@ from typing import Any
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.domain.targets.reference import TargetReference
 from formulary_catalog.domain.targets.surroundings import ObjectMetadata, Surroundings
+from formulary_catalog.loading.documents import ManifestDocument, read_documents
+from formulary_catalog.loading.files import example_targets
+from formulary_catalog.loading.targets.manifests import ManifestTargets
 from formulary_catalog.search.targets.contexts import TargetContexts
 
 NONE: Mapping[str, str] = {}
 NO_TARGETS = TargetContexts(None, mapping=DEFAULT_MAPPING)
 """Of a server that reads no targets."""
+
+
+def example_reader() -> ManifestTargets:
+    """What `formulary up` reads of the examples that ship with the product."""
+    reader = ManifestTargets(default_namespace="formulary")
+    found = read_documents(example_targets(), name="targets.yaml")
+    reader.replace(each for each in found if isinstance(each, ManifestDocument))
+    return reader
 
 
 def metadata(

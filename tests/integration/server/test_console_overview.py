@@ -6,12 +6,10 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
-from formulary_catalog.loading.documents import ManifestDocument, read_documents
-from formulary_catalog.loading.files import example_targets
-from formulary_catalog.loading.targets.manifests import ManifestTargets
 from formulary_catalog.search.targets.contexts import TargetContexts
 from support.incident_console import World, served
 from support.pages import page_of
+from support.targets import example_reader
 
 UNKNOWN = "\u2013"
 """What stands where a number would."""
@@ -73,9 +71,6 @@ async def test_a_record_that_was_changed_is_no_fine_one(world: World, dsn: str) 
 
 
 def test_each_team_of_the_examples_is_shown_with_one_workload() -> None:
-    reader = ManifestTargets(default_namespace="formulary")
-    found = read_documents(example_targets(), name="targets.yaml")
-    reader.replace(each for each in found if isinstance(each, ManifestDocument))
-    examples = TargetContexts(reader, mapping=DEFAULT_MAPPING).examples()
+    examples = TargetContexts(example_reader(), mapping=DEFAULT_MAPPING).examples()
     assert list(map(str, examples)) == ["payments/Deployment/checkout", "search/Deployment/indexer"]
     assert TargetContexts(None, mapping=DEFAULT_MAPPING).examples() == []
