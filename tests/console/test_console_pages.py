@@ -50,7 +50,7 @@ async def is_good(opened: Window, page: ConsolePage, *, scheme: Scheme, size: tu
     if TAKES_PICTURES and (page.name, scheme, size) in PICTURED:
         suffix = ("-dark" if scheme == "dark" else "") + ("-phone" if size == PHONE else "")
         tall = min(await shown.evaluate("document.documentElement.scrollHeight"), _TALLEST)
-        clip = FloatRect(x=0, y=0, width=size[0], height=max(size[1], tall))
+        clip = FloatRect(x=0, y=0, width=size[0], height=size[1] if size == PHONE else max(size[1], tall))
         await shown.screenshot(path=PICTURES / f"{page.name}{suffix}.png", full_page=True, clip=clip)
     assert await overflow(shown) <= 0, "the page scrolls sideways"
     assert await findings(shown) == []
