@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from formulary_catalog.domain.runs.facts import UnknownAuthors
+from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.errors import FormularyError, StartupError
 from formulary_catalog.loading.targets.opening import read_context_mapping
@@ -26,6 +27,7 @@ from formulary_catalog.store.runs.executors import ExecutorWriter
 from formulary_catalog.store.runs.halts import HaltReader
 from formulary_catalog.store.runs.input_keys import input_keys
 from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.runs.verification import VerificationStore
 from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_operator.access.authorization import Authorizer
 from formulary_operator.access.reviews import Reviewer
@@ -45,9 +47,10 @@ from formulary_operator.runs.permits import Permits
 from formulary_operator.runs.permitting import RunPolicy
 from formulary_operator.runs.poller import RunPoller
 from formulary_operator.runs.reconciler import InvocationReconciler
-from formulary_operator.runs.status import is_settled
+from formulary_operator.runs.status import awaits_outcome, is_settled
 from formulary_operator.runs.submission import RunSubmission
 from formulary_operator.runs.targets import RunTargets
+from formulary_operator.runs.verifying import RunVerifier
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.watch.queue import RUN_KINDS, ObjectKey, WorkQueue
 
@@ -101,11 +104,19 @@ class RunWiring:
         policy = _policy(settings)
         self._unknown_authors = policy.unknown_authors
         permits = Permits(client=client, policy=policy, admissions=AdmissionRecords(database), authorizer=authorizer)
+        reader, alerts = KubernetesTargets(client), AlertReader(database)
+        self._verifier = RunVerifier(
+            store=VerificationStore(database),
+            alerts=alerts,
+            targets=reader,
+            namespaces=settings.watch_namespaces,
+            decided=self._report,
+        )
         targets = RunTargets(
-            KubernetesTargets(client),
+            reader,
             mapping=read_context_mapping(settings.context_file),
             of_objects=settings.context_target == "kubernetes",
-            alerts=AlertReader(database),
+            alerts=alerts,
         )
         requests = RunSubmission(
             database,
@@ -126,6 +137,7 @@ class RunWiring:
             runs=self._runs,
             permits=permits,
             targets=targets,
+            verifier=self._verifier,
             engines=settings.engines,
             default_image=settings.default_image,
             default_user=settings.run_as_user,
@@ -172,8 +184,15 @@ class RunWiring:
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What has to be done all the time so that workflows are run, or until they can be."""
         if self.kinds:
-            return [self._poller.keep_looking(), self._keep_announcing()]
-        return [self._until_kinds_are_served()] if self._runs_something else []
+            return [self._poller.keep_looking(), self._verifier.keep_verifying(), self._keep_announcing()]
+        # What ran before runs were switched off has an outcome, too.
+        works = [self._verifier.keep_verifying()]
+        return [*works, self._until_kinds_are_served()] if self._runs_something else works
+
+    def _report(self, run: Invocation) -> None:
+        """Have the object of a run say what its row says."""
+        if self.kinds:
+            self._poller.look_at(run)
 
     @property
     def _runs_something(self) -> bool:
@@ -224,7 +243,7 @@ class RunWiring:
     def is_settled(resource: Resource, document: Json) -> bool:
         """Whether nothing is left to do about an object, as far as it says."""
         if resource is INVOCATIONS:
-            return is_settled(document)
+            return is_settled(document) and not awaits_outcome(document)
         return resource is APPROVALS and is_answered(document)
 
     async def _served_engines(self) -> list[str]:

@@ -53,6 +53,10 @@ RUN_STATUS = {
     "executionRef": {"apiVersion": "batch/v1", "kind": "Job", "name": RUN, "uid": "u"},
     "startedAt": "2026-11-22T10:00:00Z",
     "finishedAt": "2026-11-22T10:00:09Z",
+    "verifyAt": "2026-11-22T10:15:09Z",
+    "outcome": "Helped",
+    "fitness": 1,
+    "feedback": "the alert resolved at 10:04:00 UTC",
     "observedGeneration": 1,
     "revision": 4,
     "traceId": "rr-1",
@@ -84,7 +88,13 @@ def test_get_shows_how_a_run_stands(cluster: Cluster, namespace: str) -> None:
 
     shown = table(cluster, "wfi", namespace=namespace)
     assert shown.pop("STARTED")
-    assert shown == {"NAME": "one", "WORKFLOW": "shop/restart", "VERSION": "1.4.0", "PHASE": "Running"}
+    assert shown == {
+        "NAME": "one",
+        "WORKFLOW": "shop/restart",
+        "VERSION": "1.4.0",
+        "PHASE": "Running",
+        "OUTCOME": "Helped",
+    }
     wide = table(cluster, "wfi", "--output=wide", namespace=namespace)
     assert (wide["REASON"], wide["TARGET"], wide["REQUESTER"]) == ("Started", "cart-1", "jane")
     assert (wide["IMAGES"], wide["ACCOUNT"], wide["DIGEST"]) == (

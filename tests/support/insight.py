@@ -135,7 +135,8 @@ async def staged(dsn: str) -> AsyncIterator[Stage]:
             labels={"team": [TEAM_OF_THE_BANK]},
         )
         await writing.execute(
-            "insert into workflow_outcome (version_id, succeeded, failed, median_seconds) values ($1, 3, 1, 42.5)",
+            "insert into workflow_outcome (version_id, succeeded, failed, median_seconds, helped, verified) "
+            "values ($1, 3, 1, 42.5, 6, 8)",
             shared.version_id,
         )
         yield Stage(dsn=dsn, parts=parts)

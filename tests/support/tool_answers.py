@@ -108,7 +108,8 @@ class Catalog:
                 )
             )
             await self._writing.execute(
-                "insert into workflow_outcome (version_id, succeeded, failed, median_seconds) values ($1, 3, 1, 42)",
+                "insert into workflow_outcome (version_id, succeeded, failed, median_seconds, helped, verified) "
+                "values ($1, 3, 1, 42, 6, 8)",
                 each.version_id,
             )
         await self._contexts.save(incident)

@@ -5,6 +5,7 @@ Its custom labels take a right of their own, which agents do not have. The offer
 incident, so that it holds nothing that the reader could not find, and nobody has to type a query.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC
 
@@ -28,6 +29,7 @@ from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.alerts import AlertReader, StoredAlert
+from formulary_catalog.store.audit.listing import TraceLister
 from formulary_catalog.store.incidents import IncidentReader, StoredIncident
 
 _MAX_SHOWN = 60
@@ -46,6 +48,7 @@ class IncidentReading:
         self._contexts = parts.contexts
         self._reader = IncidentReader(parts.database)
         self._alerts = AlertReader(parts.database)
+        self._traces = TraceLister(parts.database)
         self._readable = ReadableNamespaces(parts.database)
         self._strict_keys = strict_keys
 
@@ -71,8 +74,9 @@ class IncidentReading:
             shown = found[:limit]
             record.result = {"total": len(shown)}
             last = shown[-1] if len(found) > limit else None
+            runs = await self._runs(shown, namespaces=namespaces)
             return IncidentPage(
-                incidents=[IncidentSummary(**_summary(each)) for each in shown],
+                incidents=[IncidentSummary(**_summary(each), run=runs.get(_trace(each), "")) for each in shown],
                 next_cursor=cursor(_place(last), question=question) if last is not None else "",
                 notes=notes,
             )
@@ -102,7 +106,13 @@ class IncidentReading:
             record.result = {"total": len(found)}
             reveal = await caller.access.allows(READ_CONSTRAINTS, namespace=found[0].context.namespace)
             answer = await self._answer(found, reveal=reveal, caller=caller)
+            runs = await self._runs(found[:1], namespaces=namespaces)
+            answer = answer.model_copy(update={"run": runs.get(answer.trace_id, "")})
         return await self._with_offer(answer, caller=caller)
+
+    async def _runs(self, incidents: Sequence[_Known], *, namespaces: frozenset[str] | None) -> dict[str, str]:
+        """What became of the newest run of each incident, by its trace, of runs in these namespaces."""
+        return await self._traces.states([_trace(each) for each in incidents], namespaces=namespaces)
 
     async def _answer(self, found: list[_Known], *, reveal: bool, caller: Caller) -> IncidentAnswer:
         """`reveal`: whether custom labels may be said."""
@@ -123,7 +133,7 @@ class IncidentReading:
             custom_labels={key: list(values) for key, values in first.custom_labels.items()} if reveal else {},
             strict_keys=sorted(first.strict_keys | self._strict_keys) if reveal else [],
             detected_labels=dict(first.detected_labels),
-            trace_id=trace_id(remediation_id=first.remediation_id, fallback=""),
+            trace_id=_trace(stored),
             alert=_alert(stored) if isinstance(stored, StoredAlert) else None,
             notes=notes,
         )
@@ -184,6 +194,10 @@ def _summary(incident: _Known) -> dict[str, str | bool]:
         "gone": False if isinstance(incident, StoredAlert) else incident.gone,
         "state": state,
     }
+
+
+def _trace(incident: _Known) -> str:
+    return trace_id(remediation_id=incident.context.remediation_id, fallback="")
 
 
 def _place(incident: _Known) -> TimedRow:

@@ -26,6 +26,8 @@ _STYLES = {
     "halted": "red",
 }
 
+_OUTCOME_STYLES = {"Helped": "green", "NotHelped": "red", "Relapsed": "red"}
+
 
 def show_run(answer: InvocationAnswer, *, page: Page) -> None:
     """Where the run stands, what came of it and what to do next; a manifest so that it can be copied."""
@@ -39,6 +41,8 @@ def show_run(answer: InvocationAnswer, *, page: Page) -> None:
     page.pair("dry run", "yes" if answer.dry_run else "")
     page.pair("started", answer.started_at)
     page.pair("took", f"{answer.duration_seconds:g} s" if answer.duration_seconds is not None else "")
+    page.pair("outcome", answer.outcome, style=_OUTCOME_STYLES.get(answer.outcome, ""))
+    page.pair("seen", answer.feedback)
     for name, value in answer.output.items():
         page.pair("output", f"{name}: {_shown(value)}")
     for note in answer.notes:

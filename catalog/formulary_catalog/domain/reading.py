@@ -38,7 +38,9 @@ class TraceSummary(Answer):
     last_event: str = Field(description="Kind of the newest event.")
     outcome: str = Field(description="State of its newest run, real ones first; none without a run.")
     state: str = Field(
-        "", description="The same as people mean it: dry_run where nothing was changed, refused where nothing started."
+        "",
+        description="The same as people mean it: dry_run where nothing was changed, refused where nothing started; "
+        "helped, not_helped or relapsed once that is known of a run that ended well.",
     )
     held: bool = Field(description="Whether a legal hold keeps it.")
 
@@ -161,6 +163,7 @@ class IncidentSummary(Answer):
     changed: str
     gone: bool = Field(description="Whether the object is deleted; late calls still obey it for a while.")
     state: str = Field("", description="firing or resolved, of an alert; empty for an AIAnalysis.")
+    run: str = Field("", description="What became of its newest run, as `state` of a trace says it; empty without one.")
 
 
 class EpisodeAnswer(Answer):
@@ -223,6 +226,7 @@ class InvocationSummary(Answer):
     created_at: str
     started_at: str
     finished_at: str
+    outcome: str = Field("", description="Helped, NotHelped, Unknown or Relapsed; empty until it is decided.")
 
 
 class InvocationPage(Answer):

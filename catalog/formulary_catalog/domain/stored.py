@@ -3,17 +3,23 @@
 The store reads them, services answer with them, the operator compares them.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+FEWEST_RUNS = 5
+"""With fewer runs whose outcome is known there is no rate."""
+_Z = 1.96
+"""Of the interval that holds the true share with 95 % confidence."""
 _DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowOutcome:
-    """Runs that came to an end by themselves: how many went well and badly, and how long those took that went well.
+    """Runs that came to an end by themselves: how many ended well and badly, how long those took that ended well, and
+    how many helped.
 
     Without any, nothing is known, and nothing is made up.
     """
@@ -21,12 +27,19 @@ class WorkflowOutcome:
     succeeded: int = 0
     failed: int = 0
     median_seconds: float | None = None
+    helped: int = 0
+    verified: int = 0
+    """Runs whose outcome is known."""
 
     @property
     def success_rate(self) -> float | None:
-        """The share of runs that went well, 0..1; None without runs."""
-        runs = self.succeeded + self.failed
-        return round(self.succeeded / runs, _DIGITS) if runs else None
+        """The share of runs that helped, 0..1; None while too few have a known outcome."""
+        return success_rate(self.helped, self.verified)
+
+    @property
+    def success_interval(self) -> list[float] | None:
+        """Between which shares the true one lies, with 95 % confidence; None where there is no rate."""
+        return None if self.success_rate is None else [*wilson_interval(self.helped, self.verified)]
 
     @property
     def median_duration_seconds(self) -> float | None:
@@ -96,3 +109,22 @@ class RefusedWorkflow:
 
 Missing = tuple[str, str, str]
 """Namespace, name and uid of an object that the catalog serves and the cluster no longer lists."""
+
+
+def success_rate(helped: int, runs: int) -> float | None:
+    """The share of runs that helped, of those whose outcome is known; None below the fewest that say anything."""
+    return round(helped / runs, _DIGITS) if runs >= FEWEST_RUNS else None
+
+
+def wilson_interval(helped: int, runs: int) -> tuple[float, float]:
+    """The Wilson interval of that share; `runs` is at least 1."""
+    share, square = helped / runs, _Z * _Z
+    middle = (share + square / (2 * runs)) / (1 + square / runs)
+    spread = _Z / (1 + square / runs) * math.sqrt(share * (1 - share) / runs + square / (4 * runs * runs))
+    return round(max(0.0, middle - spread), _DIGITS), round(min(1.0, middle + spread), _DIGITS)
+
+
+def success_text(rate: float, interval: Sequence[float] | None, *, runs: int) -> str:
+    """A success rate with what is behind it: `80% of 20 runs (58% to 92%)`."""
+    bounds = f" ({interval[0]:.0%} to {interval[1]:.0%})" if interval else ""
+    return f"{rate:.0%} of {runs} runs{bounds}"

@@ -155,7 +155,8 @@ class Relations:
                 first_in_searches=first,
                 selected=chosen,
                 success_rate=stored.outcome.success_rate,
-                runs_counted=stored.outcome.succeeded + stored.outcome.failed,
+                success_interval=stored.outcome.success_interval,
+                runs_counted=stored.outcome.verified,
                 last_run=moment(last_run) if last_run is not None else "",
                 notes=[
                     *(

@@ -65,6 +65,7 @@ KINDS = (
             column("Workflow", ".spec.workflowRef.workflowId", "Workflow of the run."),
             column("Version", ".status.workflowVersion", "Version of the workflow."),
             column("Phase", ".status.phase", "Phase of the run."),
+            column("Outcome", ".status.outcome", "Whether the run helped."),
             column("Reason", ".status.reason", "Reason of the phase.", wide=True),
             column("Target", ".spec.target.name", "Resource that the run acts on.", wide=True),
             column("Requester", ".status.requester", "User who requested it, as authenticated.", wide=True),

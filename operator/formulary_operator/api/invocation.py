@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from formulary_catalog.domain.runs.outcome import Outcome
 from formulary_catalog.domain.runs.run import ID_PREFIX, MAX_TIMEOUT_SECONDS, Phase
 from formulary_catalog.domain.workflows.manifest import FilledText, LabelValue, Model, Text
 from formulary_operator.api.status import Conditions, Generation
@@ -149,6 +150,16 @@ class InvocationStatus(Model):
     execution_ref: ExecutionReference | None = Field(default=None, description="Object that runs the workflow.")
     started_at: datetime | None = Field(default=None, description="Start time.")
     finished_at: datetime | None = Field(default=None, description="End time.")
+    verify_at: datetime | None = Field(
+        default=None, description="Time at which the outcome is decided; absent for a run that changed nothing."
+    )
+    outcome: Outcome | None = Field(default=None, description="Whether the run helped.")
+    fitness: int | None = Field(
+        default=None, ge=0, le=1, description="1 if it helped, 0 if it did not help or relapsed; absent while unknown."
+    )
+    feedback: Annotated[str, StringConstraints(max_length=32768)] | None = Field(
+        default=None, description="Observation that the outcome rests on."
+    )
     observed_generation: Generation | None = Field(
         default=None, description="metadata.generation of the object that this status describes."
     )

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from formulary_catalog.domain.entry import catalog_entry
+from formulary_catalog.domain.runs.outcome import TargetState
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import InvalidInput, InvalidManifest, NotInvocable
@@ -32,6 +33,7 @@ from formulary_operator.runs.plan import (
     secret_of,
 )
 from formulary_operator.runs.targets import RunTargets
+from formulary_operator.runs.verifying import RunVerifier
 
 START_SECONDS = 4.0
 """How long the creation of what does the work may take."""
@@ -62,6 +64,7 @@ class RunExecution:
         runs: RunWriter,
         permits: Permits,
         targets: RunTargets,
+        verifier: RunVerifier,
         engines: Collection[str],
         default_image: str,
         default_user: int,
@@ -70,6 +73,7 @@ class RunExecution:
         self._client = client
         self._permits = permits
         self._targets = targets
+        self._verifier = verifier
         self._runs = runs
         self._engines = frozenset(engines)
         self._default_image = default_image
@@ -284,6 +288,7 @@ class RunExecution:
             await self._create_once(SECRETS.path(namespace=run.namespace), secret_of(plan, values))
             await self._runs.forget_secret(run.id)
         target = await self._targets.context_of(run)
+        await self._verifier.note_before(run)
         until = time.monotonic() + START_SECONDS
         if (leave := await self._runs.leave_to_start(run.id, seconds=_LEAVE_SECONDS, target=target)) is None:
             return None
@@ -327,7 +332,8 @@ class RunExecution:
         reason = observed.reason
         if observed.phase is not Phase.SUCCEEDED and not outputs:
             reason, message = _kept_waiting(run, reason=reason, message=message)
-        return await self._end(run, observed.phase, reason, message, outputs=outputs)
+        target = await self._verifier.at_end(run, ended_at=observed.finished_at)
+        return await self._end(run, observed.phase, reason, message, outputs=outputs, target=target)
 
     async def _pods(self, run: Invocation, *, engine: Engine) -> list[Json]:
         if engine.resource is not JOBS:
@@ -348,9 +354,10 @@ class RunExecution:
         *,
         outputs: Json | None = None,
         manifest: Json | None = None,
+        target: TargetState | None = None,
     ) -> Invocation:
         ended = await self._runs.finish(
-            run.id, phase=phase, reason=reason, message=message, outputs=outputs, manifest=manifest
+            run.id, phase=phase, reason=reason, message=message, outputs=outputs, manifest=manifest, target=target
         )
         return ended or run
 

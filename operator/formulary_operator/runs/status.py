@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from formulary_catalog.domain.console_address import incident_link, waiting_link
+from formulary_catalog.domain.runs.outcome import FITNESS, Outcome
+from formulary_catalog.domain.runs.report import feedback_of
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason, is_invocation_id
 from formulary_operator.api.names import INVOCATIONS, Json
 from formulary_operator.engines.config import moment
@@ -97,6 +99,12 @@ def is_settled(document: Mapping[str, Any]) -> bool:
     return status_of(document).get("phase") in [phase.value for phase in Phase if phase.is_final]
 
 
+def awaits_outcome(document: Mapping[str, Any]) -> bool:
+    """Whether the status names a time for an outcome that it does not have yet."""
+    status = status_of(document)
+    return bool(status.get("verifyAt")) and not status.get("outcome")
+
+
 def ended_at(document: Mapping[str, Any]) -> datetime | None:
     """When the object says that its run ended, or that it became none."""
     complete = find(conditions_of(document), "Complete")
@@ -122,6 +130,10 @@ def run_status(document: Mapping[str, Any], run: Invocation, *, now: str) -> Jso
         "executionRef": dict(run.reference) or None,
         "startedAt": _moment(run.started_at),
         "finishedAt": _moment(run.finished_at),
+        "verifyAt": _moment(run.verify_at),
+        "outcome": run.outcome or None,
+        "fitness": FITNESS.get(run.outcome),
+        "feedback": feedback_of(run)[:MAX_MESSAGE] or None,
         "observedGeneration": document["metadata"].get("generation"),
         "revision": run.revision,
         "traceId": run.trace_id,
@@ -150,7 +162,14 @@ def change(document: Mapping[str, Any], wanted: Mapping[str, Any], *, console_ur
     """The Event that a new status deserves: the run stands elsewhere. It links to the console, if that is known."""
     before = status_of(document)
     if (before.get("phase"), before.get("reason")) == (wanted["phase"], wanted["reason"]):
-        return None
+        outcome = wanted.get("outcome")
+        if not outcome or before.get("outcome") == outcome:
+            return None
+        return Transition(
+            type="Normal" if outcome in (Outcome.HELPED, Outcome.UNKNOWN) else "Warning",
+            reason=outcome,
+            message=f"{wanted['feedback']}{_more(wanted, console_url=console_url)}",
+        )
     return Transition(
         type="Warning" if wanted["phase"] in _WORRYING else "Normal",
         reason=wanted["reason"],

@@ -12,6 +12,7 @@ import pytest
 
 from formulary_catalog.domain.analytics.scope import AnalyticsScope
 from formulary_catalog.domain.analytics.statement import TABLES
+from formulary_catalog.domain.stored import wilson_interval
 from formulary_catalog.store.analytics.sessions import ROLE, Connection, StatementLimits
 from formulary_catalog.store.analytics.tables import InsightTables
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -159,6 +160,8 @@ async def test_outcomes_are_those_of_visible_versions(stage: Stage) -> None:
         0.75,
         42.5,
     )
+    assert (row["helped"], row["verified"]) == (6, 8)
+    assert (row["success_low"], row["success_high"]) == pytest.approx(wilson_interval(6, 8), abs=1e-4)
 
 
 async def test_the_page_on_analytics_tells_of_every_column_what_the_database_does(stage: Stage) -> None:

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 import yaml
 
+from formulary_catalog.domain.runs.outcome import Outcome
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.runs.contracts import ContractWriter
@@ -82,6 +83,24 @@ async def test_a_longer_run_is_polled_by_its_id_at_both_paths(http: httpx2.Async
 
     assert (begun["state"], pending["state"], older["state"]) == ("running", "pending", "running")
     assert (ended["state"], ended["output"]) == ("completed", {"a": [1]})
+
+
+async def test_fitness_and_feedback_of_a_run_are_its_outcome(http: httpx2.AsyncClient, dsn: str) -> None:
+    async with playing.operator(dsn, ends=lambda run: playing.GOOD):
+        begun = (await invoke(http, options={"timeoutMs": 20000})).json()["result"]
+    assert (begun["outcome"], begun["fitness"]) == ("", None)
+    assert "whether it helped is decided at 20" in begun["feedback"]
+    path = f"/api/v1/invocations/{begun['invocation_id']}"
+    await playing.decide(dsn, Outcome.RELAPSED, only=begun["invocation_id"])
+    answer = (await http.get(path)).json()
+    assert (answer["outcome"], answer["fitness"], answer["feedback"]) == ("Relapsed", 0, "the test says Relapsed")
+    listed = (await http.get("/api/v1/invocations")).json()["invocations"]
+    assert {each["invocation_id"]: each["outcome"] for each in listed}[begun["invocation_id"]] == "Relapsed"
+    (trace,) = (await http.get("/api/v1/traces", params={"remediation_id": "rr-staging"})).json()["traces"]
+    incident = (await http.get("/api/v1/incidents/rr-staging")).json()
+    listed = (await http.get("/api/v1/incidents")).json()["incidents"]
+    run = {each["remediation_id"]: each["run"] for each in listed}["rr-staging"]
+    assert (trace["state"], incident["run"], run) == ("relapsed",) * 3
 
 
 async def test_each_problem_of_the_input_is_told_with_field_rule_and_value(http: httpx2.AsyncClient, dsn: str) -> None:

@@ -34,7 +34,8 @@ async def queried(dsn: str, statement: str, *arguments: Any) -> Sequence[tuple[A
 
 async def aged(dsn: str, run: str, *, days: float) -> None:
     """Let the end of a run be so many days ago."""
-    shifted = "update formulary.invocation set finished_at = now() - make_interval(secs => $2) where id = $1"
+    end = "now() - make_interval(secs => $2)"
+    shifted = f"update formulary.invocation set finished_at = {end}, verify_at = {end} where id = $1"
     await queried(dsn, shifted, run, days * DAY)
 
 

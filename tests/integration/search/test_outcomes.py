@@ -7,6 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from formulary_catalog.domain.runs.outcome import Outcome
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.runs.request import InvocationRequest
@@ -51,10 +52,8 @@ async def seen(parts: CatalogParts, workflow_id: str) -> tuple[float | None, flo
     details = await catalog.details(workflow_id, context=ContextReference(), caller=LOCAL)
     found = await catalog.search(search_request(query=workflow_id, top_k=50), caller=LOCAL)
     (hit,) = [hit for hit in found.workflows if hit.version_id == details.version_id]
-    assert (hit.success_rate, hit.median_duration_seconds) == (
-        details.success_rate,
-        details.median_duration_seconds,
-    )
+    shown = ("success_rate", "success_interval", "runs_counted", "median_duration_seconds")
+    assert hit.model_dump(include={*shown}) == details.model_dump(include={*shown})
     return details.success_rate, details.median_duration_seconds
 
 
@@ -78,11 +77,14 @@ async def test_success_and_duration_come_from_real_runs_of_this_version(parts: C
     await owner.close()
     async with playing.operator(dsn):
         await run(parts, "scale-out")
+        await run(parts, "scale-out")
+    assert (await seen(parts, "scale-out"))[0] is None
+    await playing.decide(dsn, *[Outcome.HELPED] * 3, Outcome.NOT_HELPED, Outcome.UNKNOWN, Outcome.HELPED)
 
     rate, duration = await seen(parts, "scale-out")
     assert rate == pytest.approx(4 / 5)
     # The good ones took 10, 30, 40 and almost no seconds.
-    assert duration == pytest.approx(20, abs=1)
+    assert duration == pytest.approx(10, abs=1)
     assert await seen(parts, "slow") == UNKNOWN
 
 
@@ -90,7 +92,8 @@ async def test_only_failures_leave_the_duration_unknown(parts: CatalogParts, dsn
     async with playing.operator(dsn, ends=lambda _: playing.LATE):
         await run(parts, "fragile")
 
-    assert await seen(parts, "fragile") == (0.0, None)
+    await playing.decide(dsn, Outcome.NOT_HELPED)
+    assert await seen(parts, "fragile") == UNKNOWN
 
 
 async def test_dry_and_cancelled_runs_say_nothing(parts: CatalogParts, dsn: str) -> None:
@@ -111,12 +114,14 @@ async def _until_running(runs: Any, invocation_id: str) -> None:
 
 async def test_a_new_version_begins_without_a_past(parts: CatalogParts, dsn: str, tmp_path: Any) -> None:
     async with playing.operator(dsn):
-        await run(parts, "scale-out")
+        for _ in range(5):
+            await run(parts, "scale-out")
+    await playing.decide(dsn, *[Outcome.HELPED] * 5)
     newer = tmp_path / "newer.yaml"
     newer.write_text(text(runnable("scale-out", version="1.1.0")))
     await load([newer], dsn=dsn, embedder=None)
 
     old = await service_on(parts).details("scale-out@1.0.0", context=ContextReference(), caller=LOCAL)
-    assert old.success_rate == 1.0
+    assert (old.success_rate, old.success_interval, old.runs_counted) == (1.0, [0.5655, 1.0], 5)
     new = await service_on(parts).details("scale-out@1.1.0", context=ContextReference(), caller=LOCAL)
     assert new.success_rate is None

@@ -84,8 +84,8 @@ async def test_a_row_says_the_same_with_the_candidates_and_by_itself(
     await fill(workflows, [manifest.workflow("w01"), manifest.workflow("w03")], namespace="elsewhere")
     owner = await asyncpg.connect(database)
     await owner.execute(
-        "insert into formulary.workflow_outcome (version_id, succeeded, failed, median_seconds) "
-        "select version_id, 3, 1, 12.5 from formulary.workflow_version where name in ('w00', 'w01')"
+        "insert into formulary.workflow_outcome (version_id, succeeded, failed, median_seconds, helped, verified) "
+        "select version_id, 3, 1, 12.5, 6, 8 from formulary.workflow_version where name in ('w00', 'w01')"
     )
     await owner.close()
     candidates = await candidates_of(CandidateReader(reading), namespaces=EVERYWHERE)

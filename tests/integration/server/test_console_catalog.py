@@ -309,19 +309,19 @@ async def test_a_workflow_is_shown_as_rest_has_it(world: World) -> None:
     assert wanted <= listed
 
 
-async def test_outcomes_say_how_many_runs_they_count_and_when_that_is_few(
+async def test_success_counts_runs_that_helped_and_no_share_is_shown_of_few(
     world: World, owner: "asyncpg.Connection[Any]"
 ) -> None:
     version_ids = {name: (await world.read(f"/workflows/{name}"))["version_id"] for name in ("drain-1", "drain-2")}
     await owner.executemany(
-        "insert into workflow_outcome (version_id, succeeded, failed, median_seconds) values ($1, $2, $3, 42)",
-        [(version_ids["drain-1"], 2, 1), (version_ids["drain-2"], 30, 10)],
+        "insert into workflow_outcome (version_id, succeeded, failed, median_seconds, helped, verified) "
+        "values ($1, 40, 0, 42, $2, $3)",
+        [(version_ids["drain-1"], 2, 3), (version_ids["drain-2"], 30, 40)],
     )
     few, many = await world.page("/drain-1"), await world.page("/drain-2")
-    assert "2 of 3 finished runs of this version succeeded, 1 failed. That is few" in few.words
-    assert "30 of 40 finished runs of this version succeeded, 10 failed." in many.words
-    assert "That is few" not in many.words
-    assert "No run of this version has finished yet" in (await world.page("/drain-3")).words
+    assert "3 runs of this version have a known outcome. A share is shown from five on." in few.words
+    assert "This version helped in 75% of 40 runs (60% to 86%)" in many.words
+    assert "Of no run of this version it is known" in (await world.page("/drain-3")).words
 
 
 async def test_two_versions_are_shown_side_by_side_without_custom_labels(world: World) -> None:

@@ -109,6 +109,9 @@ specs = _object(
             ),
             max_size=2,
         ),
+        "verification": _object(
+            required={}, optional=dict.fromkeys(["stabilization", "window"], st.sampled_from(["0s", "90s", "5m", "6h"]))
+        ),
         "suspend": st.booleans(),
     },
 )

@@ -10,6 +10,7 @@ from formulary_catalog.domain.answers.browsing import (
     StatisticsAnswer,
     VersionDifference,
 )
+from formulary_catalog.domain.stored import success_text
 from formulary_catalog.runtime.terminal import Page, counted
 
 _OMITTED = "  …"
@@ -58,7 +59,9 @@ def show_impact(answer: ImpactAnswer, *, page: Page) -> None:
     ]
     if (more := answer.incoming_total - len(leading)) > 0:
         leading.append(("workflow", f"{more} more", f"`formulary related {answer.workflow_id} --depth 3` shows them"))
-    rate = "unknown" if answer.success_rate is None else f"{answer.success_rate:.0%}"
+    known = f"of {counted(answer.runs_counted, 'run')} with a known outcome"
+    if answer.success_rate is not None:
+        known = success_text(answer.success_rate, answer.success_interval, runs=answer.runs_counted)
     runs = answer.runs
     rows = [
         *(leading or [("workflow", "none", "nothing leads to it")]),
@@ -75,7 +78,7 @@ def show_impact(answer: ImpactAnswer, *, page: Page) -> None:
         ("runs", str(runs.running), "running"),
         ("searches", str(answer.first_in_searches), "in 30 days returned it first"),
         ("choices", str(answer.selected), "in 30 days"),
-        ("success", rate, f"of {counted(answer.runs_counted, 'run')}"),
+        ("success", "unknown" if answer.success_rate is None else f"{answer.success_rate:.0%}", known),
     ]
     page.table(("WHAT", "WHICH", "HOW"), rows)
     page.notes(answer.notes)

@@ -58,6 +58,7 @@ def _show(answer: "IncidentAnswer", *, page: "Page") -> None:
         "environment": answer.environment,
         "priority": answer.priority,
         "cluster": answer.cluster,
+        "run": answer.run.replace("_", " "),
     }
     for name, value in known.items():
         if value:

@@ -16,6 +16,7 @@ from formulary_catalog.domain.answers.catalog import (
     WorkflowList,
     WorkflowSummary,
 )
+from formulary_catalog.domain.stored import success_text
 from formulary_catalog.domain.text import shortened
 from formulary_catalog.runtime.terminal import Page, counted
 
@@ -59,7 +60,7 @@ def show_details(details: WorkflowDetails, *, page: Page) -> None:
         page.pair(label, ", ".join(values))
     page.pair("risk", details.risk_level, style=RISK_STYLES.get(details.risk_level, ""))
     page.pair("takes", details.estimated_duration)
-    page.pair("success", _success(details.success_rate, seconds=details.median_duration_seconds))
+    page.pair("success", _success(details))
     page.pair("action", details.action_type)
     page.pair("related", ", ".join(f"{link['name']} ({link['relation']})" for link in details.related))
     page.pair("status", f"{details.status}, {details.version_id}")
@@ -116,17 +117,19 @@ def _show_hit(hit: WorkflowHit, *, rank: int, name: str, page: Page) -> None:
     page.pair("confidence", f"{hit.confidence:.2f}{bar}", indent=4)
     page.pair("risk", hit.risk_level, indent=4, style=RISK_STYLES.get(hit.risk_level, ""))
     page.pair("takes", hit.estimated_duration, indent=4)
-    page.pair("success", _success(hit.success_rate, seconds=hit.median_duration_seconds), indent=4)
+    page.pair("success", _success(hit), indent=4)
     page.pair("why", "; ".join(hit.match_reasons), indent=4)
     page.pair("caution", hit.caution, indent=4, style="yellow")
     page.pair("next", f"formulary show {name}", indent=4, style="bold")
 
 
-def _success(rate: float | None, *, seconds: float | None) -> str:
-    """What earlier runs came to; nothing where there were none."""
-    if rate is None:
+def _success(workflow: WorkflowHit | WorkflowDetails) -> str:
+    """What earlier runs came to; nothing where too few have a known outcome."""
+    if workflow.success_rate is None:
         return ""
-    return f"{rate:.0%} of runs" + (f", usually {seconds:g} s" if seconds is not None else "")
+    seconds = workflow.median_duration_seconds
+    helped = success_text(workflow.success_rate, workflow.success_interval, runs=workflow.runs_counted)
+    return f"helped in {helped}" + (f", usually {seconds:g} s" if seconds is not None else "")
 
 
 def _show_parameters(parameters: list[dict[str, Any]], *, page: Page) -> None:

@@ -80,7 +80,7 @@ def search_command(
     request = search_request_of(asked, context=ContextReference(remediation_id=target.remediation_id))
     answer = target.ask(lambda catalog: catalog.search(request), by_meaning=True)
     if as_json:
-        click.echo(answer.model_dump_json())
+        click.echo(answer.model_dump_json(exclude_unset=True))
     else:
         show_search(answer, query=request.query, page=Page())
     if not answer.workflows:

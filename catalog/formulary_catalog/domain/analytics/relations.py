@@ -17,8 +17,8 @@ from formulary_catalog.domain.analytics.measures import (
 FIXED_COLUMNS = frozenset(
     """
     at candidates changed_at confidence cosine created_at degraded dry_run duration_ms duration_seconds failed
-    finished_at first_confidence gone_at median_seconds rank rejected returned search_id started_at succeeded
-    success_rate supported waited_seconds
+    finished_at first_confidence gone_at helped median_seconds rank rejected returned search_id started_at succeeded
+    success_high success_low success_rate supported verified waited_seconds
     """.split()
 )
 """Columns of `insight` that are numbers, times, flags or ids."""

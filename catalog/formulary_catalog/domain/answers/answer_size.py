@@ -43,7 +43,7 @@ class Cut:
         return None
 
 
-_UNLISTED = (Cut(member="median_duration_seconds"),)
+_UNLISTED = (Cut(member="median_duration_seconds"), Cut(member="success_interval"), Cut(member="runs_counted"))
 """What no contract lists."""
 _LABELS = (Cut(member="labels"),)
 """They have filtered already."""

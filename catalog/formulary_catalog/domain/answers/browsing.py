@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from formulary_catalog.domain.answers.catalog import Answer, WorkflowList
+from formulary_catalog.domain.answers.catalog import RUNS_COUNTED, SUCCESS_INTERVAL, SUCCESS_RATE, Answer, WorkflowList
 
 
 class RelatedEntity(Answer):
@@ -86,8 +86,9 @@ class ImpactAnswer(Answer):
     runs: RunCounts
     first_in_searches: int = Field(description="Searches of 30 days that returned it first.")
     selected: int = Field(description="Times it was chosen in 30 days.")
-    success_rate: float | None = Field(description="Share of successful runs; null without runs.")
-    runs_counted: int = Field(description="Runs that success_rate counts.")
+    success_rate: float | None = Field(description=SUCCESS_RATE)
+    success_interval: list[float] | None = Field(default=None, description=SUCCESS_INTERVAL)
+    runs_counted: int = Field(description=RUNS_COUNTED)
     last_run: str = Field(
         description="When a run was last asked for, of those that the caller may read; empty for never."
     )

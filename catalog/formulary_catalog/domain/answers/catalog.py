@@ -6,6 +6,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 MAX_HIT_DESCRIPTION = 150
+SUCCESS_RATE = "Share of runs that helped, of those that runs_counted counts; null below 5 of them."
+SUCCESS_INTERVAL = "95 % interval of success_rate; null when it is."
+RUNS_COUNTED = "Runs with a known outcome."
 WEAK_CONFIDENCE = 0.5
 """Below it a hit is more likely wrong than right."""
 
@@ -46,7 +49,9 @@ class WorkflowHit(Answer):
     confidence: float = Field(description="0..1: how likely this one is right, or none is. Falls along the list.")
     match_reasons: list[str]
     estimated_duration: str = ""
-    success_rate: float | None = Field(default=None, description="Share of successful runs; null when unknown.")
+    success_rate: float | None = Field(default=None, description=SUCCESS_RATE)
+    success_interval: list[float] | None = Field(default=None, description=SUCCESS_INTERVAL)
+    runs_counted: int = Field(default=0, description=RUNS_COUNTED)
     median_duration_seconds: float | None = Field(
         default=None, description="Median of successful runs; null when unknown."
     )
@@ -99,7 +104,9 @@ class WorkflowDetails(Answer):
     labels: dict[str, list[str]]
     risk_level: str
     estimated_duration: str
-    success_rate: float | None = Field(description="Share of successful runs; null when unknown.")
+    success_rate: float | None = Field(description=SUCCESS_RATE)
+    success_interval: list[float] | None = Field(default=None, description=SUCCESS_INTERVAL)
+    runs_counted: int = Field(default=0, description=RUNS_COUNTED)
     median_duration_seconds: float | None = Field(description="Median of successful runs; null when unknown.")
     invocable: bool = Field(description="Whether invoke_workflow can run it.")
     not_invocable_because: str = Field(description="Why it cannot be run; empty if it can.")
@@ -194,4 +201,11 @@ class InvocationAnswer(Answer):
     started_at: str
     finished_at: str
     duration_seconds: float | None = Field(description="null until it has run and is over.")
+    outcome: str = Field(
+        default="", description="Helped, NotHelped, Unknown or Relapsed; empty until it is decided, and for dry runs."
+    )
+    fitness: int | None = Field(
+        default=None, description="1 if it helped, 0 if it did not help or relapsed; null while unknown."
+    )
+    feedback: str = Field(default="", description="What the verification saw, or when the outcome is decided.")
     notes: list[str]

@@ -15,6 +15,7 @@ _REQUESTED = "invocation.requested"
 _STARTED = "invocation.started"
 _SEARCH = "search"
 _SELECTION = "selection"
+_VERIFIED, _UNKNOWN = "invocation.verified", "Unknown"
 _VERDICT = "governance.verdict"
 
 
@@ -229,7 +230,9 @@ def _outcomes(scenes: Sequence[_Scene], descriptions: Sequence[Description | Non
             continue
         if scene.kind.startswith(_RUN):
             invocation_id = scene.payload.text("invocation_id")
-            runs[invocation_id] = description
+            # That nobody knows whether it helped says less than how it ended.
+            if scene.kind != _VERIFIED or scene.payload.text("outcome") != _UNKNOWN:
+                runs[invocation_id] = description
             if _is_dry(scene):
                 dry.add(invocation_id)
         elif scene.kind == _SELECTION and is_ok(scene.payload):

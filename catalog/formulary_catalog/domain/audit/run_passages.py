@@ -14,6 +14,12 @@ _PHASES = {
     "Halted": ("was halted", Tone.BAD),
 }
 
+_OUTCOMES = {
+    "Helped": ("helped", Tone.GOOD),
+    "NotHelped": ("did not help", Tone.BAD),
+    "Relapsed": ("helped for a while only", Tone.BAD),
+}
+
 
 def _requested(payload: Recorded, known: Known) -> Description:
     seconds = payload.number("timeout_seconds")
@@ -88,6 +94,12 @@ def _finished(payload: Recorded, known: Known) -> Description:
     )
 
 
+def _verified(payload: Recorded, known: Known) -> Description:
+    said, tone = _OUTCOMES.get(payload.text("outcome"), ("has an unknown outcome", Tone.WAITING))
+    seen = Line(label="seen", text=payload.text("feedback"))
+    return Description(title=f"{_run(payload, known)} {said}", tone=tone, lines=lines(seen))
+
+
 def _cancelled(payload: Recorded, known: Known) -> Description:
     return Description(
         title=f"{_run(payload, known)} was cancelled{_after(payload, known)}",
@@ -151,6 +163,7 @@ RUN_DESCRIPTIONS: Mapping[str, Callable[[Recorded, Known], Description]] = {
     "invocation.rejected": _rejected,
     "invocation.started": _started,
     "invocation.finished": _finished,
+    "invocation.verified": _verified,
     "invocation.cancelled": _cancelled,
     "invocation.refused": _refused,
     "halt.begun": _halt_begun,

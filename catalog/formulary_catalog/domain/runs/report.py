@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from formulary_catalog.domain.answers.catalog import InvocationAnswer
+from formulary_catalog.domain.runs.outcome import FITNESS
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
 
 
@@ -36,6 +37,9 @@ def invocation_answer(run: Invocation, *, notes: Iterable[str] = (), decided: bo
         started_at=_time(run.started_at),
         finished_at=_time(run.finished_at),
         duration_seconds=run.duration_seconds if run.runs_for_real else None,
+        outcome=run.outcome,
+        fitness=FITNESS.get(run.outcome),
+        feedback=feedback_of(run),
         notes=[*notes, *_advice(run, decided=decided)],
     )
 
@@ -66,6 +70,13 @@ def _advice(run: Invocation, *, decided: bool) -> Iterable[str]:
         yield "nothing was changed; manifest is what a real run would create"
         if (decided := run.decision.get("message", run.message)) != run.message:
             yield f"the rules: {decided}"
+
+
+def feedback_of(run: Invocation) -> str:
+    """What the verification saw, or when its outcome is decided; empty for what changed nothing."""
+    if run.awaits_outcome:
+        return f"whether it helped is decided at {_time(run.verify_at)}"
+    return run.feedback
 
 
 def _time(moment: datetime | None) -> str:

@@ -103,11 +103,17 @@ DRY_RUN, REFUSED = "dry_run", "refused"
 """What became of a run, where its phase alone would mislead: nothing was changed, nothing was started."""
 
 
-def true_state(phase: str, *, dry: bool, started: bool) -> str:
+VERIFIED = {"Helped": "helped", "NotHelped": "not_helped", "Relapsed": "relapsed"}
+"""The same once it is known whether a run that ended well has helped."""
+
+
+def true_state(phase: str, *, dry: bool, started: bool, outcome: str = "") -> str:
     """What became of a run, for who asks whether something was healed. `dry`: asked for, or made so by a rule."""
     state = Phase(phase)
     if state is Phase.SUCCEEDED and dry:
         return DRY_RUN
+    if state is Phase.SUCCEEDED and outcome in VERIFIED:
+        return VERIFIED[outcome]
     return REFUSED if state is Phase.FAILED and not started else state.state
 
 
@@ -251,6 +257,19 @@ class Invocation:
     """Why it was halted; it must be ended, and it stays ended when the halt is lifted."""
     content: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """What would run, as the operator rendered it last: `digest` and its parts; empty while it has not."""
+    outcome: str = ""
+    """Whether it helped, as `domain.runs.outcome` decides it; empty until then, and for what changed nothing."""
+    feedback: str = ""
+    """What the verification saw, once the outcome is known."""
+    verify_at: datetime | None = None
+    """When the outcome is decided; None for a run that is not over, or that changed nothing."""
+    observed: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What was seen of its target, as `domain.runs.outcome.TargetWatch` has it."""
+
+    @property
+    def awaits_outcome(self) -> bool:
+        """Whether its outcome is still to be decided."""
+        return self.verify_at is not None and not self.outcome
 
     @property
     def shown_requester(self) -> str:

@@ -164,6 +164,7 @@ def workflow_hit(
         match_reasons=reasons,
         estimated_duration=shortened(spec.estimated_duration, limit=_SHOWN_DURATION),
         success_rate=outcome.success_rate,
+        **_counted(outcome),
         median_duration_seconds=outcome.median_duration_seconds,
         risk_level=spec.risk_level or "unknown",
         caution=caution,
@@ -204,6 +205,8 @@ def workflow_details(
         risk_level=spec.risk_level or "unknown",
         estimated_duration=spec.estimated_duration,
         success_rate=outcome.success_rate,
+        success_interval=outcome.success_interval,
+        runs_counted=outcome.verified,
         median_duration_seconds=outcome.median_duration_seconds,
         invocable=not not_invocable_because,
         not_invocable_because=not_invocable_because,
@@ -251,6 +254,12 @@ def not_invocable_notes(workflow_ids: Sequence[str]) -> list[str]:
         return []
     more = f" and {len(workflow_ids) - _SHOWN_NAMES} more" if len(workflow_ids) > _SHOWN_NAMES else ""
     return [f"not invocable: {', '.join(workflow_ids[:_SHOWN_NAMES])}{more}; the details of a workflow say why"]
+
+
+def _counted(outcome: WorkflowOutcome) -> dict[str, Any]:
+    """How much is behind the success rate; a hit without any run is not made longer by saying so."""
+    interval, runs = outcome.success_interval, outcome.verified
+    return {"success_interval": interval, "runs_counted": runs} if runs else {}
 
 
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -125,7 +125,7 @@ async def _chain(manifest: Json, *, reference: TargetReference, objects: ObjectS
     """The object and its owners, up to one that cannot be read."""
     kinds, manifests, complete = [reference.kind], [manifest], True
     seen = {(reference.kind, reference.name)}
-    while (owner := _controller(manifests[-1])) is not None:
+    while (owner := controller_of(manifests[-1])) is not None:
         kind, name = known_kind(str(owner.get("kind", ""))), str(owner.get("name", ""))
         if kind is None or kind.group != str(owner.get("apiVersion", "")).rpartition("/")[0]:
             complete = False
@@ -144,7 +144,7 @@ async def _chain(manifest: Json, *, reference: TargetReference, objects: ObjectS
     return _Chain(manifests=tuple(manifests), metadata=metadata, complete=complete)
 
 
-def _controller(manifest: Json) -> Json | None:
+def controller_of(manifest: Json) -> Json | None:
     """The reference to what controls an object."""
     owners = (manifest.get("metadata") or {}).get("ownerReferences") or ()
     return next((owner for owner in owners if owner.get("controller") is True), None)

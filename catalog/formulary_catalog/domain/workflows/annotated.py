@@ -22,6 +22,7 @@ ANNOTATED = (
     "estimatedDuration",
     "riskLevel",
     "related",
+    "verification",
 )
 """What may be said there: our own fields and those of upstream, except `suspend`, which has its own annotation."""
 _LABELS_OF_UPSTREAM = frozenset({"severity", "component", "environment", "priority", "cluster"})

@@ -87,6 +87,8 @@ CustomValues = Annotated[
 ]
 DetectedValue = Annotated[Text, BeforeValidator(_detected, json_schema_input_type=bool | Text)]
 Texts = Annotated[list[FilledText], BeforeValidator(_as_list, json_schema_input_type=FilledText | list[FilledText])]
+Duration = Annotated[str, StringConstraints(pattern=r"^(0s|[1-9][0-9]{0,3}s|[1-9][0-9]?m|[1-6]h)$")]
+"""Up to 6 h: nobody waits longer to learn whether a run helped."""
 RiskLevel = Literal["low", "medium", "high"]
 
 
@@ -236,6 +238,18 @@ class RelatedWorkflow(Model):
     )
 
 
+class Verification(Model):
+    """When a run is judged: it helped if the alert is resolved and the target is ready at the end of the window."""
+
+    stabilization: Duration | None = Field(
+        default=None, description="Time after a run in which changes do not count, such as 90s. Defaults to 5m."
+    )
+    window: Duration | None = Field(
+        default=None,
+        description="Time after the stabilization, at the end of which the outcome is decided. Defaults to 10m.",
+    )
+
+
 class Metadata(Model):
     """The part of Kubernetes object metadata that the catalog reads."""
 
@@ -283,6 +297,7 @@ class WorkflowSpec(Model):
     estimated_duration: Text = Field(default="", description="Expected duration of a run, such as 10m.")
     risk_level: RiskLevel | None = Field(default=None, description="Harm that a failed run may cause.")
     related: list[RelatedWorkflow] = Field(default=[], description="Related workflows.")
+    verification: Verification = Verification()
     suspend: bool = Field(default=False, description="Keeps the workflow without serving it. May change in place.")
 
 

@@ -59,13 +59,17 @@ async def states_of(connection: Connection | OwnerConnection, trace_ids: Sequenc
         return {}
     rows = await connection.fetch(
         """
-        select distinct on (trace_id) trace_id, phase, dry_run or degraded as dry, started_at is not null as started
+        select distinct on (trace_id) trace_id, phase, dry_run or degraded as dry, started_at is not null as started,
+               outcome
         from formulary.invocation where trace_id = any ($1)
         order by trace_id, dry_run or degraded, created_at desc
         """,
         list(trace_ids),
     )
-    return {row["trace_id"]: true_state(row["phase"], dry=row["dry"], started=row["started"]) for row in rows}
+    return {
+        row["trace_id"]: true_state(row["phase"], dry=row["dry"], started=row["started"], outcome=row["outcome"])
+        for row in rows
+    }
 
 
 class TraceLister:
@@ -130,6 +134,20 @@ class TraceLister:
         """
         (row,) = await self._database.fetch("select formulary.trace_of_search($1) as trace_id", search_id)
         return row["trace_id"] or ""
+
+    async def states(self, trace_ids: Sequence[str], *, namespaces: frozenset[str] | None) -> dict[str, str]:
+        """As `states_of`, of runs in these namespaces, None for all.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> dict[str, str]:
+            reviewed = "*" if namespaces is None else ",".join(sorted(namespaces))
+            await connection.execute("select set_config('formulary.reviewed', $1, true)", reviewed)
+            return await states_of(connection, trace_ids)
+
+        return await self._database.read(read)
 
     async def _states(self, connection: Connection, *, listed: Sequence[TraceRow]) -> dict[str, str]:
         """Of traces that `traces_in` let the caller see with the phases of their runs."""

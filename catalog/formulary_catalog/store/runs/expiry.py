@@ -73,7 +73,9 @@ class ExpiryWriter:
         while rows := await self._database.fetch(
             f"""
             select id, object_uid, finished_at from invocation
-            where not ({ACTIVE}) and finished_at < clock_timestamp() - make_interval(secs => $1)
+            where not ({ACTIVE})
+              and (verify_at is null or outcome <> '' or verify_at < clock_timestamp() - interval '1 day')
+              and finished_at < clock_timestamp() - make_interval(secs => $1)
               and ($2::text[] is null or namespace = any ($2)) and (finished_at, id) > ($3, $4)
             order by finished_at, id limit {_PAGE}
             """,

@@ -10,10 +10,12 @@ from typing import Any
 
 from formulary_catalog.domain.runs.admission_decision import judge, overdue, run_state
 from formulary_catalog.domain.runs.input_keys import NO_KEYS, InputKeys, opened_values
+from formulary_catalog.domain.runs.outcome import TargetState
 from formulary_catalog.domain.runs.run import Invocation, NewInvocation, Phase, Reason
 from formulary_catalog.domain.runs.start_checks import TargetNow, Withdrawn
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.runs.ending import OPERATOR, changed_run, end_run, forget_secret
 from formulary_catalog.store.runs.halts import before_a_halt
 from formulary_catalog.store.runs.situation import situation_of
 from formulary_catalog.store.runs.starting import facts_at_start
@@ -27,7 +29,6 @@ from formulary_catalog.store.runs.submission import (
     record_event,
 )
 
-_OPERATOR = "formulary-operator"
 _UNREPORTED_AT_ONCE = 50
 _NO_OBJECT = "none"
 
@@ -147,23 +148,25 @@ class RunWriter:
             if run is None or run.phase not in (Phase.PENDING, Phase.AWAITING_APPROVAL):
                 return run
             if run.halted:
-                return await _end(connection, run, phase=Phase.HALTED, reason=Reason.HALTED, message=run.halted)
+                return await end_run(connection, run, phase=Phase.HALTED, reason=Reason.HALTED, message=run.halted)
             if content is not None and content != run.content:
                 run = await _with_content(connection, run, content=content)
             namespaces = (self._shared_namespace, run.namespace)
             situation = await situation_of(connection, run, namespaces=namespaces)
             if late := overdue(run, now=situation.now):
-                return await _end(connection, run, phase=Phase.TIMED_OUT, reason=Reason.DEADLINE_EXCEEDED, message=late)
+                return await end_run(
+                    connection, run, phase=Phase.TIMED_OUT, reason=Reason.DEADLINE_EXCEEDED, message=late
+                )
             facts = await facts_at_start(connection, run, target=target, strict_keys=self._strict_keys)
             if isinstance(facts, Withdrawn):
-                return await _end(connection, run, phase=Phase.FAILED, reason=facts.reason, message=facts.message)
+                return await end_run(connection, run, phase=Phase.FAILED, reason=facts.reason, message=facts.message)
             facts = {**facts, **(known or {})}
             decision = judge(facts, situation, harmless=self._harmless)
             state = run_state(decision, dry_run=run.dry_run, starting=True, degraded=run.degraded)
             if state.phase is run.phase and state.decision.message == run.message:
                 return run
             began = state.phase is Phase.RUNNING
-            changed = await _changed(
+            changed = await changed_run(
                 connection,
                 run.id,
                 "phase = $2, reason = $3, message = $4, decision = $5, degraded = $6, "
@@ -177,12 +180,12 @@ class RunWriter:
                 began,
                 state.phase.is_final,
             )
-            await record_decision(connection, changed, state, facts=facts, situation=situation, caller=_OPERATOR)
+            await record_decision(connection, changed, state, facts=facts, situation=situation, caller=OPERATOR)
             if began:
                 payload = {"dry_run": not changed.runs_for_real}
-                await record_event(connection, changed, kind="invocation.started", payload=payload, caller=_OPERATOR)
+                await record_event(connection, changed, kind="invocation.started", payload=payload, caller=OPERATOR)
             if state.phase.is_final:
-                await _forget_secret(connection, run.id)
+                await forget_secret(connection, run.id)
             return changed
 
         return await self._database.write(write)
@@ -202,7 +205,7 @@ class RunWriter:
                 return None
             facts = await facts_at_start(connection, run, target=target, strict_keys=self._strict_keys)
             if isinstance(facts, Withdrawn):
-                await _end(connection, run, phase=Phase.FAILED, reason=facts.reason, message=facts.message)
+                await end_run(connection, run, phase=Phase.FAILED, reason=facts.reason, message=facts.message)
                 return None
             return int(
                 await connection.fetchval(
@@ -245,7 +248,7 @@ class RunWriter:
         async def write(connection: Connection) -> None:
             run = await _locked(connection, invocation_id)
             if run is not None and dict(run.reference) != dict(reference):
-                await _changed(connection, invocation_id, "reference = $2", dict(reference))
+                await changed_run(connection, invocation_id, "reference = $2", dict(reference))
 
         await self._database.write(write)
 
@@ -256,7 +259,7 @@ class RunWriter:
             run = await _locked(connection, invocation_id)
             if run is None or run.phase is not Phase.RUNNING:
                 return run
-            return await _changed(connection, invocation_id, "reason = $2, message = $3", reason, message)
+            return await changed_run(connection, invocation_id, "reason = $2, message = $3", reason, message)
 
         return await self._database.write(write)
 
@@ -269,15 +272,26 @@ class RunWriter:
         message: str,
         outputs: Mapping[str, Any] | None = None,
         manifest: Mapping[str, Any] | None = None,
+        target: TargetState | None = None,
     ) -> Invocation | None:
-        """Note how a run ended, and what that says about its workflow; a run that is over stays as it ended."""
+        """Note how a run ended, and what that says about its workflow; a run that is over stays as it ended.
+
+        `target` is what was seen of its target as it ended.
+        """
 
         async def write(connection: Connection) -> Invocation | None:
             run = await _locked(connection, invocation_id)
             if run is None or run.phase.is_final:
                 return run
-            return await _end(
-                connection, run, phase=phase, reason=reason, message=message, outputs=outputs, manifest=manifest
+            return await end_run(
+                connection,
+                run,
+                phase=phase,
+                reason=reason,
+                message=message,
+                outputs=outputs,
+                manifest=manifest,
+                target=target,
             )
 
         return await self._database.write(write)
@@ -307,7 +321,7 @@ class RunWriter:
 
     async def forget_secret(self, invocation_id: str) -> None:
         """Delete these values: they are where the run reads them."""
-        await self._database.write(lambda connection: _forget_secret(connection, invocation_id))
+        await self._database.write(lambda connection: forget_secret(connection, invocation_id))
 
 
 async def _locked(connection: Connection, invocation_id: str) -> Invocation | None:
@@ -315,86 +329,12 @@ async def _locked(connection: Connection, invocation_id: str) -> Invocation | No
     return invocation_of(row) if row is not None else None
 
 
-async def _changed(connection: Connection, invocation_id: str, change: str, *values: object) -> Invocation:
-    row = await connection.fetchrow(
-        f"update invocation set {change}, revision = revision + 1 where id = $1 returning {COLUMNS}",
-        invocation_id,
-        *values,
-    )
-    assert row is not None, "the row is locked"
-    return invocation_of(row)
-
-
 async def _with_content(connection: Connection, run: Invocation, *, content: Mapping[str, Any]) -> Invocation:
     """The run with what it would run. Approvals that were given before anything was rendered are of this."""
-    changed = await _changed(connection, run.id, "content = $2", dict(content))
+    changed = await changed_run(connection, run.id, "content = $2", dict(content))
     await connection.execute(
         "update invocation_approval set digest = $2 where invocation_id = $1 and digest = ''",
         run.id,
         changed.content_digest,
     )
     return changed
-
-
-async def _end(
-    connection: Connection,
-    run: Invocation,
-    *,
-    phase: Phase,
-    reason: str,
-    message: str,
-    outputs: Mapping[str, Any] | None = None,
-    manifest: Mapping[str, Any] | None = None,
-) -> Invocation:
-    ended = await _changed(
-        connection,
-        run.id,
-        "phase = $2, reason = $3, message = $4, outputs = $5, manifest = $6, finished_at = clock_timestamp()",
-        phase,
-        reason,
-        message,
-        dict(outputs or {}),
-        dict(manifest or {}),
-    )
-    payload = {
-        "phase": phase,
-        "reason": reason,
-        "message": message,
-        "outputs": dict(outputs or {}),
-        "duration_seconds": ended.duration_seconds,
-        "reference": dict(ended.reference),
-    }
-    kind = "invocation.cancelled" if phase is Phase.CANCELLED else "invocation.finished"
-    await record_event(connection, ended, kind=kind, payload=payload, caller=_OPERATOR)
-    await _forget_secret(connection, run.id)
-    await _count_outcome(connection, ended)
-    return ended
-
-
-async def _forget_secret(connection: Connection, invocation_id: str) -> None:
-    await connection.execute("delete from invocation_secret where invocation_id = $1", invocation_id)
-
-
-async def _count_outcome(connection: Connection, run: Invocation) -> None:
-    """Add one to what came of a workflow's runs: of those that began, changed something and ended by themselves.
-
-    Without an object of an engine nothing was changed. Added up rather than counted: runs are deleted in the end. The
-    median is that of the runs that are kept.
-    """
-    if not run.reference or not run.runs_for_real or run.phase in (Phase.CANCELLED, Phase.HALTED):
-        return
-    await connection.execute(
-        """
-        insert into workflow_outcome as outcome (version_id, succeeded, failed, median_seconds)
-        select $1, $2::boolean::integer, (not $2)::integer,
-               percentile_cont(0.5) within group (order by extract(epoch from finished_at - started_at))
-        from invocation
-        where version_id = $1 and phase = 'Succeeded' and started_at is not null and finished_at is not null
-          and not dry_run and not degraded
-        on conflict (version_id) do update
-        set succeeded = outcome.succeeded + excluded.succeeded, failed = outcome.failed + excluded.failed,
-            median_seconds = coalesce(excluded.median_seconds, outcome.median_seconds)
-        """,
-        run.version_id,
-        run.phase is Phase.SUCCEEDED,
-    )

@@ -19,8 +19,8 @@ from formulary_catalog.store.search.allowed import AllowedVersions
 def outcome_column(version_id: str) -> str:
     """The value of a column for `outcome_of`; `version_id` is the SQL of a version's id."""
     return (
-        "(select array[counted.succeeded, counted.failed, counted.median_seconds] from workflow_outcome as counted "
-        f"where counted.version_id = {version_id})"
+        "(select array[counted.succeeded, counted.failed, counted.median_seconds, counted.helped, counted.verified] "
+        f"from workflow_outcome as counted where counted.version_id = {version_id})"
     )
 
 
@@ -28,8 +28,14 @@ def outcome_of(column: Sequence[float | None] | None) -> WorkflowOutcome:
     """The outcome that such a column has."""
     if column is None:
         return WorkflowOutcome()
-    succeeded, failed, median_seconds = column
-    return WorkflowOutcome(succeeded=int(succeeded or 0), failed=int(failed or 0), median_seconds=median_seconds)
+    succeeded, failed, median_seconds, helped, verified = column
+    return WorkflowOutcome(
+        succeeded=int(succeeded or 0),
+        failed=int(failed or 0),
+        median_seconds=median_seconds,
+        helped=int(helped or 0),
+        verified=int(verified or 0),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 """The catalog: a list that can be narrowed, one workflow in full, and two of its versions side by side."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -10,7 +9,6 @@ from pydantic import Field
 
 from formulary_catalog.domain.answers.browsing import (
     FacetValue,
-    ImpactAnswer,
     RefusedList,
     RelatedEntity,
     VersionDifference,
@@ -18,6 +16,7 @@ from formulary_catalog.domain.answers.browsing import (
 from formulary_catalog.domain.answers.catalog import WorkflowDetails, WorkflowList, WorkflowSummary
 from formulary_catalog.domain.console_address import CONSOLE_PATH, workflow_address
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.stored import success_text
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.workflows.labels import WILDCARD
 from formulary_catalog.domain.workflows.relations import Direction, Relation
@@ -42,8 +41,6 @@ FACETS = {
     "action_type": "Action",
 }
 """What narrows the list, by the field of the address, and what it is called."""
-FEW_RUNS = 10
-"""Below it a share of successes says little."""
 _DAYS = 90
 """So far back it is shown how runs ended."""
 _LINES = 50
@@ -75,29 +72,6 @@ class WorkflowArguments(DetailsArguments):
     """A workflow, and the version that it is compared with."""
 
     against: str = Field("", max_length=MAX_LABEL_LENGTH, description="Another version.", examples=["1.0.0"])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcomes:
-    """What came of the runs of a version."""
-
-    succeeded: int
-    failed: int
-
-    @classmethod
-    def of(cls, impact: ImpactAnswer) -> "Outcomes":
-        succeeded = round((impact.success_rate or 0.0) * impact.runs_counted)
-        return cls(succeeded=succeeded, failed=impact.runs_counted - succeeded)
-
-    @property
-    def total(self) -> int:
-        """How many runs that is."""
-        return self.succeeded + self.failed
-
-    @property
-    def are_few(self) -> bool:
-        """Whether they say little."""
-        return self.total < FEW_RUNS
 
 
 @router.get(CATALOG)
@@ -170,7 +144,8 @@ async def workflow(request: Request, workflow_id: str) -> Response:
         address=workflow_address(name),
         pinned=workflow_address(f"{name}@{details.version}"),
         impact=impact,
-        outcomes=Outcomes.of(impact),
+        helped=impact.success_rate
+        and success_text(impact.success_rate, impact.success_interval, runs=impact.runs_counted),
         ended=ended,
         related=[_neighbour(each) for each in related.related],
         related_total=related.total,

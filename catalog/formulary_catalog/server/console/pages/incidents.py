@@ -36,11 +36,12 @@ router = APIRouter(route_class=ConsoleRoute)
 SINCE = {"": "any time", "1h": "the last hour", "24h": "the last day", "7d": "the last week", "30d": "the last month"}
 _OUTCOMES = {each: "no run" if each == NO_RUN else each.replace("_", " ") for each in OUTCOMES}
 """What a trace may have come to, in words."""
-_STATES = {**_OUTCOMES, "completed": "run ended", DRY_RUN: "dry run only", REFUSED: "refused"}
+_VERIFIED = {"helped": "helped", "not_helped": "did not help", "relapsed": "relapsed"}
+_STATES = {**_OUTCOMES, "completed": "run ended", **_VERIFIED, DRY_RUN: "dry run only", REFUSED: "refused"}
 """What became of it. That a run ended well does not say that it helped."""
 _TONES = {
-    "completed": "good",
-    **dict.fromkeys(("failed", "timed_out", "cancelled", "halted", REFUSED), "bad"),
+    **dict.fromkeys(("completed", "helped"), "good"),
+    **dict.fromkeys(("failed", "timed_out", "cancelled", "halted", "not_helped", "relapsed", REFUSED), "bad"),
     **dict.fromkeys((NO_RUN, DRY_RUN), "plain"),
 }
 SHOWN_STATES: dict[str, Any] = {"states": _STATES, "tones": _TONES}

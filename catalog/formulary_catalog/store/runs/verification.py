@@ -1,0 +1,135 @@
+"""Runs that ended and whose outcome is not decided: read, observed, and decided once each.
+
+`runs/verifying` of the operator calls it. A decision is one transaction with its event and what it says of the
+workflow, and it finds the run undecided: neither a restart nor a second leader decides twice.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from formulary_catalog.domain.runs.outcome import FITNESS, Outcome, TargetState, TargetWatch, Verdict
+from formulary_catalog.domain.runs.run import Invocation
+from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.runs.ending import OPERATOR, changed_run
+from formulary_catalog.store.runs.submission import COLUMNS, invocation_of, record_event
+
+_AT_ONCE = 500
+_OPEN = "verify_at is not null and outcome = ''"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRun:
+    """A run whose outcome is not decided. `seconds` are those of its whole window, `is_due` whether that is over."""
+
+    id: str
+    namespace: str
+    seconds: float
+    is_due: bool
+
+
+class VerificationStore:
+    """Keeps what was observed, and the outcome, as the writer's role.
+
+    All methods raise `Unavailable` if the database does not answer, and those that write `Superseded` where another
+    operator leads.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def open_runs(self) -> list[OpenRun]:
+        """The runs whose outcome is not decided, those that are due first."""
+        rows = await self._database.fetch(
+            f"""
+            select id, namespace, extract(epoch from verify_at - finished_at)::double precision as seconds,
+                   verify_at <= clock_timestamp() as is_due
+            from invocation where {_OPEN} order by verify_at limit {_AT_ONCE}
+            """
+        )
+        return [OpenRun(**row) for row in rows]
+
+    async def find(self, invocation_id: str) -> tuple[Invocation, datetime] | None:
+        """A run whose outcome is not decided, and the time of the database; None for any other."""
+        rows = await self._database.fetch(
+            f"select {COLUMNS}, clock_timestamp() as now from invocation where id = $1 and {_OPEN}", invocation_id
+        )
+        return (invocation_of(rows[0]), rows[0]["now"]) if rows else None
+
+    async def watch(self, invocation_id: str) -> TargetWatch:
+        """What was seen of the target of a run so far."""
+        rows = await self._database.fetch("select observed from invocation where id = $1", invocation_id)
+        return TargetWatch.from_json(rows[0]["observed"] if rows else {})
+
+    async def other_run(self, run: Invocation) -> str:
+        """The id of another run that changed the same target between the start of this one and its verdict, if any."""
+        found = await self._database.fetch(
+            """
+            select id from invocation as other
+            where id <> $1 and started_at < $2 and (finished_at is null or finished_at > $3)
+              and not dry_run and not degraded and reference <> '{}'
+              and target ->> 'name' = $4 and lower(target ->> 'kind') = lower($5)
+              and coalesce(target ->> 'namespace', '') = $6
+            order by started_at limit 1
+            """,
+            run.id,
+            run.verify_at,
+            run.started_at,
+            run.target.name,
+            run.target.kind,
+            run.target.namespace,
+        )
+        return found[0]["id"] if found else ""
+
+    async def note_before(self, invocation_id: str, *, target: TargetState) -> None:
+        """Note what was seen of its target before a run did anything."""
+        await self._database.execute(
+            "update invocation set observed = $2 where id = $1 and reference = '{}' and outcome = ''",
+            invocation_id,
+            TargetWatch(before=target).as_json(),
+        )
+
+    async def note(self, invocation_id: str, *, watch: TargetWatch) -> None:
+        """Note what was seen of its target."""
+        await self._database.execute(
+            f"update invocation set observed = $2 where id = $1 and {_OPEN}", invocation_id, watch.as_json()
+        )
+
+    async def decide(self, invocation_id: str, verdict: Verdict) -> Invocation | None:
+        """Keep the outcome of a run; None if it has one already, which stays."""
+
+        async def write(connection: Connection) -> Invocation | None:
+            locked = await connection.fetchval(
+                f"select id from invocation where id = $1 and {_OPEN} for update", invocation_id
+            )
+            if locked is None:
+                return None
+            change = "outcome = $2, feedback = $3"
+            run = await changed_run(connection, invocation_id, change, verdict.outcome, verdict.feedback)
+            payload = {
+                "workflow_id": f"{run.workflow_namespace}/{run.workflow_name}",
+                "outcome": verdict.outcome,
+                "fitness": FITNESS.get(verdict.outcome),
+                "feedback": verdict.feedback,
+                "observed": dict(run.observed),
+            }
+            await _count(connection, run)
+            await record_event(connection, run, kind="invocation.verified", payload=payload, caller=OPERATOR)
+            return run
+
+        return await self._database.write(write)
+
+
+async def _count(connection: Connection, run: Invocation) -> None:
+    """Add one to what the runs of a version came to; what is not known counts nowhere."""
+    if run.outcome == Outcome.UNKNOWN:
+        return
+    await connection.execute(
+        """
+        insert into workflow_outcome as outcome (version_id, succeeded, failed, helped, verified)
+        values ($1, 0, 0, $2::boolean::integer, 1)
+        on conflict (version_id) do update
+        set helped = outcome.helped + excluded.helped, verified = outcome.verified + 1
+        """,
+        run.version_id,
+        run.outcome == Outcome.HELPED,
+    )

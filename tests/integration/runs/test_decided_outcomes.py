@@ -1,0 +1,129 @@
+"""The outcome of a run is decided once, counted once and recorded once, whoever tries."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from formulary_catalog.domain.runs.outcome import Outcome, TargetState, TargetWatch, Verdict
+from formulary_catalog.domain.runs.run import Invocation, Phase
+from formulary_catalog.errors import FormularyError
+from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.runs.expiry import ExpiryWriter
+from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.runs.submission import InvocationStore
+from formulary_catalog.store.runs.verification import VerificationStore
+from support.runs import job_of, request
+
+BEFORE = TargetState(name="Deployment/checkout", uid="u", generation=1, ready=False)
+EVENTS = "select body::jsonb -> 'payload' as payload from formulary.trace_event where kind = 'invocation.verified'"
+
+
+@pytest.fixture
+def verifying(writing: Database) -> VerificationStore:
+    return VerificationStore(writing)
+
+
+@pytest.fixture
+async def ended(asked: InvocationStore, runs: RunWriter, verifying: VerificationStore) -> Invocation:
+    """A run that changed something and succeeded."""
+    return await run(asked, runs, verifying)
+
+
+async def run(
+    asked: InvocationStore, runs: RunWriter, verifying: VerificationStore, *, phase: Phase = Phase.SUCCEEDED
+) -> Invocation:
+    accepted = (await asked.submit(request())).invocation
+    await runs.begin(accepted.id)
+    await verifying.note_before(accepted.id, target=BEFORE)
+    await runs.note_reference(accepted.id, reference=job_of(accepted.id))
+    over = await runs.finish(accepted.id, phase=phase, reason="x", message="", target=replace(BEFORE, generation=2))
+    assert over is not None
+    return over
+
+
+async def test_of_many_leaders_one_decides(ended: Invocation, verifying: VerificationStore, database: str) -> None:
+    verdicts = [Verdict(outcome=each, feedback="seen") for each in (*Outcome, *Outcome)]
+    decided = await asyncio.gather(*(verifying.decide(ended.id, each) for each in verdicts))
+    (first,) = [each for each in decided if each is not None]
+    assert await verifying.decide(ended.id, verdicts[0]) is None
+    assert await verifying.open_runs() == []
+    owner = await asyncpg.connect(database)
+    try:
+        events = await owner.fetch(EVENTS)
+        (stored,) = await owner.fetch("select outcome, revision from formulary.invocation where id = $1", ended.id)
+        (counted,) = await owner.fetch("select helped, verified from formulary.workflow_outcome")
+    finally:
+        await owner.close()
+    assert len(events) == 1
+    assert (stored["outcome"], stored["revision"]) == (first.outcome, ended.revision + 1)
+    known = first.outcome != Outcome.UNKNOWN
+    assert (counted["helped"], counted["verified"]) == (first.outcome == Outcome.HELPED, known)
+
+
+async def test_what_was_seen_before_and_after_a_run_survives_a_restart(
+    ended: Invocation, verifying: VerificationStore
+) -> None:
+    (due,) = await verifying.open_runs()
+    assert (due.id, due.seconds, due.is_due) == (ended.id, 900, False)
+    found = await verifying.find(ended.id)
+    assert found is not None
+    watch = TargetWatch.from_json(found[0].observed)
+    assert (watch.before, watch.after) == (BEFORE, replace(BEFORE, generation=2))
+    later = watch.seen(replace(BEFORE, generation=3), at=found[1])
+    await verifying.note(ended.id, watch=later)
+    assert "changed by somebody else" in (await verifying.watch(ended.id)).changed
+
+
+async def test_another_run_on_the_same_target_is_known(
+    ended: Invocation, asked: InvocationStore, runs: RunWriter, verifying: VerificationStore
+) -> None:
+    assert await verifying.other_run(ended) == ""
+    later = await run(asked, runs, verifying)
+    assert await verifying.other_run(ended) == later.id
+    assert await verifying.other_run(later) == ""
+
+
+async def test_a_run_is_kept_until_its_outcome_is_known(
+    ended: Invocation, writing: Database, verifying: VerificationStore
+) -> None:
+    expiry = ExpiryWriter(writing)
+    assert [number async for number in expiry.delete_runs(before_seconds=-1, existing=set())] == []
+    await verifying.decide(ended.id, Verdict(outcome=Outcome.UNKNOWN, feedback="seen"))
+    assert [number async for number in expiry.delete_runs(before_seconds=-1, existing=set())] == [1]
+
+
+async def test_what_was_stopped_is_unknown_at_once_and_what_did_nothing_has_no_outcome(
+    asked: InvocationStore, runs: RunWriter, verifying: VerificationStore
+) -> None:
+    stopped = await run(asked, runs, verifying, phase=Phase.CANCELLED)
+    dry = (await asked.submit(request(dry_run=True))).invocation
+    await runs.begin(dry.id)
+    rehearsed = await runs.finish(dry.id, phase=Phase.SUCCEEDED, reason="DryRun", message="")
+    assert (stopped.outcome, stopped.feedback) == ("Unknown", "the run was cancelled before it ended")
+    assert rehearsed is not None
+    assert (rehearsed.outcome, rehearsed.verify_at) == ("", None)
+    assert await verifying.open_runs() == []
+
+
+@pytest.mark.parametrize("outcome", ["", "Helped"])
+async def test_the_server_asks_for_runs_and_cannot_say_what_they_came_to(
+    ended: Invocation, serving_side: Database, outcome: str
+) -> None:
+    async def forge(connection: Connection) -> None:
+        await connection.execute("select set_config('formulary.caller', $1, true)", ended.requester)
+        forged: dict[str, Any] = {"id": "inv-forged", "outcome": outcome, "verify_at": None, "observed": {}}
+        await connection.execute(
+            "insert into invocation select (jsonb_populate_record(run, $2)).* from invocation as run where id = $1",
+            ended.id,
+            forged,
+        )
+
+    if not outcome:
+        await serving_side.write(forge)
+        return
+    with pytest.raises(FormularyError) as refused:
+        await serving_side.write(forge)
+    assert isinstance(refused.value.__cause__, asyncpg.InsufficientPrivilegeError)
