@@ -121,9 +121,8 @@ def _settings() -> OperatorSettings:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         name = str(problem["loc"][0])
-        raise InvalidInput(
-            f"FORMULARY_{name.upper()} is {problem['input']!r}: {problem['msg'].lower()}", field=name
-        ) from None
+        value = f" is {problem['input']!r}" if OperatorSettings.model_fields[name].repr else ""
+        raise InvalidInput(f"FORMULARY_{name.upper()}{value}: {problem['msg'].lower()}", field=name) from None
 
 
 def _run_until_stopped(work: Coroutine[Any, Any, None]) -> None:

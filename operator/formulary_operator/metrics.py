@@ -94,6 +94,13 @@ class OperatorMetrics:
             ("kind",),
             registry=registry,
         )
+        self._notifications = Counter(
+            "formulary_notifications_total",
+            "Notifications by receiver and outcome: delivered, failed (an attempt, repeated later), overtaken by a "
+            "decision, or given_up after a day of attempts.",
+            ("receiver", "outcome"),
+            registry=registry,
+        )
         self._halts = Gauge(
             "formulary_halts",
             "Halts in force, by scope: `everywhere` or one `namespace`. While a halt is in force, no run starts there.",
@@ -143,6 +150,10 @@ class OperatorMetrics:
             registry=registry,
         )
         self.connections = ConnectionMetrics(registry)
+
+    def count_notification(self, receiver: str, outcome: str) -> None:
+        """Count an attempt to notify a receiver, or what became of a notification."""
+        self._notifications.labels(receiver=receiver, outcome=outcome).inc()
 
     def observe_reconcile(self, kind: str, *, outcome: str, seconds: float) -> None:
         """Count one object that was reconciled, or that failed to be."""

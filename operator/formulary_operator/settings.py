@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
+from formulary_catalog.domain.notifications.receivers import Receiver, receivers_of
 from formulary_catalog.settings import (
     HARMLESS_ENVIRONMENTS,
     ConnectionSettings,
@@ -59,6 +60,11 @@ class OperatorSettings(ConnectionSettings):
     )
     console_url: ConsoleUrl = Field(
         default="", description="Address at which people reach the server: Events of runs link to its console."
+    )
+    notifications: Annotated[tuple[Receiver, ...], NoDecode] = Field(
+        default=(),
+        repr=False,
+        description="Who is notified of runs, in JSON ([notifications.md](notifications.md)); empty: nobody.",
     )
     engines: Annotated[tuple[Literal["job", "tekton", "argo"], ...], NoDecode] = Field(
         default=("job",), description="What may run it: `job`, `tekton`, `argo`."
@@ -223,3 +229,8 @@ class OperatorSettings(ConnectionSettings):
     @classmethod
     def _listed(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("notifications", mode="before")
+    @classmethod
+    def _receivers(cls, value: object) -> object:
+        return receivers_of(value)

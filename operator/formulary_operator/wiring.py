@@ -38,6 +38,7 @@ from formulary_operator.governance.reconciler import ContractReconciler
 from formulary_operator.kube.client import KubeClient, KubernetesRefused
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.notifying import Notifying
 from formulary_operator.reporting import Reporter
 from formulary_operator.runs.approval_status import is_answered
 from formulary_operator.runs.approvals import ApprovalReconciler
@@ -88,6 +89,13 @@ class RunWiring:
             keys=input_keys(settings),
             strict_keys=settings.strict_custom_labels,
             harmless=settings.harmless_environments,
+        )
+        self._notifying = Notifying(
+            settings.notifications,
+            sender=name,
+            database=database,
+            metrics=metrics,
+            console_url=settings.console_url,
         )
         self._contracts = ContractWriter(database, shared_namespace=settings.catalog_namespace)
         self._approvals = ApprovalStore(database)
@@ -184,9 +192,10 @@ class RunWiring:
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What has to be done all the time so that workflows are run, or until they can be."""
         if self.kinds:
-            return [self._poller.keep_looking(), self._verifier.keep_verifying(), self._keep_announcing()]
+            works = [self._poller.keep_looking(), self._verifier.keep_verifying(), self._keep_announcing()]
+            return [*works, *self._notifying.works()]
         # What ran before runs were switched off has an outcome, too.
-        works = [self._verifier.keep_verifying()]
+        works = [self._verifier.keep_verifying(), *self._notifying.works()]
         return [*works, self._until_kinds_are_served()] if self._runs_something else works
 
     def _report(self, run: Invocation) -> None:

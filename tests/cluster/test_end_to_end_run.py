@@ -5,6 +5,7 @@ tells each story and proves that nobody has changed it.
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from support.job_controller import job_controller
 from support.kube_clients import connected
 from support.manifest import approval, contract
 from support.operator_process import Daemon, operator, server
+from support.webhooks import Hook, hooked
 
 RIGHTS = (SEE_WORKFLOWS, USE_CONTEXTS, INVOKE, READ_INVOCATIONS)
 OOM = {"query": "OOMKilled critical restart"}
@@ -44,6 +46,7 @@ class Product:
     shop: str
     url: str
     token: str
+    hook: Hook
 
     def client(self, remediation_id: str) -> Any:
         """An agent that works on an incident."""
@@ -84,21 +87,28 @@ async def product(
     async with (
         connected(control_plane.kubeconfig) as client,
         judging(Place(plane=control_plane, client=client, namespace=shop), judge),
+        hooked() as hook,
     ):
         with ExitStack() as stack:
-            started = _started(control_plane, dsn, shared_namespace, shop, operator_account)
+            started = _started(control_plane, dsn, shared_namespace, shop, operator_account, hook)
             yield await asyncio.to_thread(stack.enter_context, started)
     await writing.close()
 
 
 @contextmanager
-def _started(plane: ControlPlane, dsn: str, home: str, shop: str, account: OperatorAccount) -> Iterator[Product]:
+def _started(
+    plane: ControlPlane, dsn: str, home: str, shop: str, account: OperatorAccount, hook: Hook
+) -> Iterator[Product]:
     reviewer = plane.kubeconfig_for(plane.service_account(home, "server", audiences=[]))
     reviews = ["create", "clusterrolebinding", f"{home}-reviews", "--clusterrole=system:auth-delegator"]
     plane.kubectl(*reviews, f"--serviceaccount={home}:server")
     with (
         operator(
-            dsn=dsn, kubeconfig=account.kubeconfig, watch_namespaces=f"{home},{shop}", catalog_namespace=home
+            dsn=dsn,
+            kubeconfig=account.kubeconfig,
+            watch_namespaces=f"{home},{shop}",
+            catalog_namespace=home,
+            notifications=json.dumps([{"name": "oncall", "url": hook.url}]),
         ) as operating,
         server(
             dsn=dsn,
@@ -117,7 +127,7 @@ def _started(plane: ControlPlane, dsn: str, home: str, shop: str, account: Opera
             plane.apply(incident(name, namespace=shop, environment=environment), namespace=shop)
         await_agreement(plane, dsn, home, shop)
         token = _agent_token(plane, home, shop)
-        yield Product(plane=plane, dsn=dsn, home=home, shop=shop, url=serving.url, token=token)
+        yield Product(plane=plane, dsn=dsn, home=home, shop=shop, url=serving.url, token=token, hook=hook)
         _require_calm(operating, serving)
 
 
@@ -180,6 +190,8 @@ async def test_in_production_it_waits_is_approved_with_kubectl_and_runs_once(pro
         assert part in story
     columns = await product.kubectl("get", "wfi", run, f"--namespace={product.shop}")
     assert "Succeeded" in columns
+    decided = await product.hook.received(f"{run}.decided")
+    assert (decided["type"], decided["data"]["decided_by"]) == ("dev.formulary.run.decided", "admin")
 
 
 @pytest.mark.smoke

@@ -70,6 +70,10 @@
     - name: FORMULARY_CONSOLE_URL
       value: {{ . | quote }}
     {{- end }}
+    {{- if .Values.notifications }}
+    - name: FORMULARY_NOTIFICATIONS
+      value: {{ include "formulary.receivers" . | quote }}
+    {{- end }}
     - name: FORMULARY_CHECKPOINT_SECONDS
       value: {{ .Values.audit.checkpointSeconds | int64 | quote }}
     - name: FORMULARY_VERIFY_SECONDS
@@ -154,6 +158,13 @@
       mountPath: /etc/formulary/webhook
       readOnly: true
     {{- end }}
+    {{- range .Values.notifications }}
+    {{- if .secretRef }}
+    - name: receiver-{{ .name }}
+      mountPath: /etc/formulary/notifications/{{ .name }}
+      readOnly: true
+    {{- end }}
+    {{- end }}
     {{- with .Values.operator.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -169,6 +180,16 @@
 {{- if and (include "formulary.webhookEnabled" .) (eq .Values.webhook.certificates "cert-manager") -}}true{{- end -}}
 {{- end -}}
 
+{{/* The receivers as the operator reads them: a Secret is a directory. */}}
+{{- define "formulary.receivers" -}}
+{{- $receivers := list -}}
+{{- range .Values.notifications -}}
+{{- $directory := hasKey . "secretRef" | ternary (dict "secretDir" (printf "/etc/formulary/notifications/%s" .name)) (dict) -}}
+{{- $receivers = append $receivers (merge (omit . "secretRef") $directory) -}}
+{{- end -}}
+{{- toJson $receivers -}}
+{{- end -}}
+
 {{- define "formulary.operatorVolumes" -}}
 {{- include "formulary.scratch" . }}
 {{ include "formulary.databaseVolume" . }}
@@ -182,6 +203,13 @@
 - name: webhook
   secret:
     secretName: {{ include "formulary.fullname" . }}-webhook-tls
+{{- end }}
+{{- range .Values.notifications }}
+{{- if .secretRef }}
+- name: receiver-{{ .name }}
+  secret:
+    secretName: {{ .secretRef.name | quote }}
+{{- end }}
 {{- end }}
 {{- with .Values.operator.extraVolumes }}
 {{ toYaml . }}

@@ -58,6 +58,7 @@ operator:
   FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
   FORMULARY_HARMLESS_ENVIRONMENTS: execution.harmlessEnvironments
   FORMULARY_CONSOLE_URL: console.url
+  FORMULARY_NOTIFICATIONS: notifications
   FORMULARY_CHECKPOINT_SECONDS: audit.checkpointSeconds
   FORMULARY_VERIFY_SECONDS: audit.verifyHours
   FORMULARY_AUDIT_KEY_FILE: audit.signingKeySecret

@@ -93,6 +93,7 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
     )
     server, writer = ["formulary_server"], ["formulary_writer"]
     assert {row["name"]: row["callers"] for row in rows} == {
+        "add_notice": server + writer,
         "append_sealed": server + writer,
         "append_trace": server + writer,
         "author_known": server,

@@ -37,6 +37,8 @@ TABLES = (
     "knowledge_document",
     "knowledge_progress",
     "leadership",
+    "notification",
+    "notification_receiver",
     "refused_workflow",
     "request_context",
     "resync",

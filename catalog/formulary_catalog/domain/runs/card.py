@@ -45,7 +45,7 @@ def waiting_run(
         data_loss=_declared(spec.custom_labels, DATA_LOSS) if spec else "",
         undo=[step.name for step in spec.rollback_steps] if spec else [],
         choice=choice,
-        risk=_worst(risks) if run.decision else "unknown",
+        risk=decided_risk(run),
         risks=[visible(risk.text("message")) for risk in risks],
         rules=[visible(rule) for rule in _rules(decision)],
         steps=filled_steps(run.content),
@@ -57,6 +57,14 @@ def waiting_run(
         trace_id=run.trace_id,
         may_approve=may_approve,
     )
+
+
+def decided_risk(run: Invocation) -> str:
+    """The worst of the risks that were found when a run was decided on; low without any."""
+    if not run.decision:
+        return "unknown"
+    found = {risk.text("severity") for risk in Recorded(run.decision).inner("gate").each("risks")}
+    return next((level.value for level in Severity if level in found), Severity.LOW.value)
 
 
 def agent_choice(
@@ -91,12 +99,6 @@ def filled_steps(content: Mapping[str, Any]) -> list[StepText]:
 
 def _declared(labels: Mapping[str, Any], key: str) -> str:
     return ", ".join(labels.get(key, ()))
-
-
-def _worst(risks: list[Recorded]) -> str:
-    """The worst of the risks that were found; low without any."""
-    found = {risk.text("severity") for risk in risks}
-    return next((level.value for level in Severity if level in found), Severity.LOW.value)
 
 
 def _rules(decision: Recorded) -> Iterator[str]:

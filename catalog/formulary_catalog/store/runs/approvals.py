@@ -7,8 +7,10 @@ somebody wrote, but who was authenticated. An answer and its event in the trail 
 import secrets
 from dataclasses import dataclass
 
+from formulary_catalog.domain.notifications.notices import notices_of_answer
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.notifications import add_notices
 from formulary_catalog.store.runs.submission import ACTIVE, COLUMNS, enter, invocation_of, record_event
 
 
@@ -78,6 +80,10 @@ class ApprovalStore:
                     "digest": digest,
                 }
                 await record_event(connection, run, kind=kind, payload=payload, caller=approval.approver)
+                approved = approval.decision == "Approve"
+                await add_notices(
+                    connection, notices_of_answer(run, approved=approved, by=approval.approver, digest=digest)
+                )
             return run
 
         return await self._database.write(write)

@@ -7,9 +7,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from formulary_catalog.domain.notifications.notices import notices_of_change
 from formulary_catalog.domain.runs.outcome import TargetState, TargetWatch, of_stopped, window_of
 from formulary_catalog.domain.runs.run import Invocation, Phase
 from formulary_catalog.store.database.connection import Connection
+from formulary_catalog.store.notifications import add_notices
 from formulary_catalog.store.runs.submission import COLUMNS, invocation_of, record_event
 
 OPERATOR = "formulary-operator"
@@ -59,6 +61,7 @@ async def end_run(
     }
     kind = "invocation.cancelled" if phase is Phase.CANCELLED else "invocation.finished"
     await record_event(connection, ended, kind=kind, payload=payload, caller=OPERATOR)
+    await add_notices(connection, notices_of_change(run.phase, ended))
     await forget_secret(connection, run.id)
     if not (ended.reference and ended.runs_for_real):  # without an object of an engine nothing was changed
         return ended

@@ -13,8 +13,10 @@ import asyncpg
 
 from formulary_catalog.domain.audit.chain import OWN_TRACE
 from formulary_catalog.domain.governance.halting import Halt
+from formulary_catalog.domain.notifications.notices import notice_of_halt
 from formulary_catalog.store.audit.events import TraceEvent, append_event
 from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.notifications import add_notices
 from formulary_catalog.store.runs.halts import HaltReader, after_all_starts
 
 _LOOK_SECONDS = 0.02
@@ -77,6 +79,7 @@ async def begin_halt(
         "runs": ended,
     }
     await append_event(connection, TraceEvent(trace_id=halt.trace_id, kind="halt.begun", caller=by, payload=payload))
+    await add_notices(connection, [notice_of_halt(halt)])
     return halt, len(ended)
 
 

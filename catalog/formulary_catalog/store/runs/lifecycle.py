@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from formulary_catalog.domain.notifications.notices import notices_of_change
 from formulary_catalog.domain.runs.admission_decision import judge, overdue, run_state
 from formulary_catalog.domain.runs.input_keys import NO_KEYS, InputKeys, opened_values
 from formulary_catalog.domain.runs.outcome import TargetState
@@ -15,6 +16,7 @@ from formulary_catalog.domain.runs.run import Invocation, NewInvocation, Phase, 
 from formulary_catalog.domain.runs.start_checks import TargetNow, Withdrawn
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.notifications import add_notices
 from formulary_catalog.store.runs.ending import OPERATOR, changed_run, end_run, forget_secret
 from formulary_catalog.store.runs.halts import before_a_halt
 from formulary_catalog.store.runs.situation import situation_of
@@ -70,18 +72,14 @@ class RunWriter:
 
     async def active(self) -> list[ActiveRun]:
         """The runs that are not over, oldest first."""
-
-        async def read(connection: Connection) -> list[ActiveRun]:
-            rows = await connection.fetch(
-                f"""
-                select id, namespace, object_name, phase, halted <> '' as halted,
-                       extract(epoch from clock_timestamp() - created_at)::double precision as age_seconds
-                from invocation where {ACTIVE} order by created_at, id
-                """
-            )
-            return [ActiveRun(**{**row, "phase": Phase(row["phase"])}) for row in rows]
-
-        return await self._database.read(read)
+        rows = await self._database.fetch(
+            f"""
+            select id, namespace, object_name, phase, halted <> '' as halted,
+                   extract(epoch from clock_timestamp() - created_at)::double precision as age_seconds
+            from invocation where {ACTIVE} order by created_at, id
+            """
+        )
+        return [ActiveRun(**{**row, "phase": Phase(row["phase"])}) for row in rows]
 
     async def find(self, invocation_id: str) -> Invocation | None:
         """One run by its id."""
@@ -181,6 +179,8 @@ class RunWriter:
                 state.phase.is_final,
             )
             await record_decision(connection, changed, state, facts=facts, situation=situation, caller=OPERATOR)
+            again = situation.approved_other_content
+            await add_notices(connection, notices_of_change(run.phase, changed, again=again))
             if began:
                 payload = {"dry_run": not changed.runs_for_real}
                 await record_event(connection, changed, kind="invocation.started", payload=payload, caller=OPERATOR)
@@ -226,11 +226,8 @@ class RunWriter:
 
     async def nonce(self, invocation_id: str) -> str:
         """What nobody can know of a run before it is written into what the operator makes for it."""
-
-        async def read(connection: Connection) -> str:
-            return str(await connection.fetchval("select nonce from invocation where id = $1", invocation_id) or "")
-
-        return await self._database.read(read)
+        rows = await self._database.fetch("select nonce from invocation where id = $1", invocation_id)
+        return str(rows[0]["nonce"] or "") if rows else ""
 
     async def note_object(self, invocation_id: str, *, uid: str) -> None:
         """Note the WorkflowInvocation that represents a run in the cluster."""

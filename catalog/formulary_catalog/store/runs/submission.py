@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 
 from formulary_catalog.domain.audit.sealing import Sealed
+from formulary_catalog.domain.notifications.notices import notices_of_change
 from formulary_catalog.domain.runs.admission_decision import RunState, Situation, judge, run_state
 from formulary_catalog.domain.runs.input_keys import NO_KEYS, InputKeys, opened_salt, sealed_salt, sealed_values
 from formulary_catalog.domain.runs.run import Invocation, NewInvocation, Phase, Reason, RunTarget, Source
@@ -18,6 +19,7 @@ from formulary_catalog.errors import FormularyError, InvalidInput, RateLimited
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.audit.events import TraceEvent, append_event
 from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.notifications import add_notices
 from formulary_catalog.store.runs.halts import before_a_halt
 from formulary_catalog.store.runs.situation import keep_basis, situation_of
 
@@ -113,6 +115,7 @@ class InvocationStore:
             row = await _insert(connection, new, state=state, manifest=manifest, keys=self._keys)
             await _record_request(connection, new)
             await record_decision(connection, new, state, facts=new.facts, situation=situation)
+            await add_notices(connection, notices_of_change(None, row))
             if row.phase is Phase.SUCCEEDED:
                 ended = {"phase": row.phase, "reason": row.reason, "message": "", "outputs": {}}
                 await record_event(connection, row, kind="invocation.finished", payload=ended)
