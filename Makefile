@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help setup run demo test test-all unit check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks benchmark-page coverage-table known-problems calibrate soak node lab dist image base-images lock platforms clean
+.PHONY: help setup run demo test test-all unit check control-plane format generate mutants adapter bench bench-agents bench-install bench-peers bench-quality bench-operator benchmarks benchmark-page coverage-table known-problems calibrate soak node lab dist image base-images lock platforms clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ bench: setup ## Measure, and print ratios within one run
 bench-peers: setup ## Measure ours and other stores on the same catalogs; SIZES=10000,100000
 	@bash scripts/measure.sh peers benchmarks/bench_peers.py $(if $(SIZES),--sizes $(SIZES))
 	@bash scripts/measure.sh mcp_peers benchmarks/bench_mcp_peers.py
+
+bench-agents: setup ## Measure what agents choose, right or forbidden, by how remedies are offered; no language model: 10 minutes
+	@bash scripts/measure.sh agents benchmarks/bench_agents.py --page docs/benchmarks/agents.md
 
 bench-install: setup ## Measure the way from nothing to the first answer, with all its downloads
 	@bash scripts/measure.sh install benchmarks/bench_install.py

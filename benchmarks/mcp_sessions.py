@@ -71,6 +71,11 @@ class KeptSession:
         """The result of a tool. Raises `ToolFailed`."""
         return result_of(self._http.request("tools/call", {"name": tool, "arguments": dict(arguments)}))
 
+    def tools(self) -> list[Json]:
+        """What the server lists by default."""
+        listed: list[Json] = result_of(self._http.request("tools/list", {}))["tools"]
+        return listed
+
     def close(self) -> None:
         self._http.close()
 

@@ -1,0 +1,115 @@
+"""FormularyBench: what agents choose, right or forbidden, by how remedies are offered to them. No language model.
+
+`agents/RULES.md` has the rules. Writes docs/benchmarks/agents.md and its picture with `--page`, and the questions with
+what each arm offers as JSON lines with `--questions`, for `agents/live.py`.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from agents import page
+from agents.arms import Arm, Index, Offer, Tokens, boosted, flat_tools, in_prompt, told
+from agents.choosers import CHOOSERS, words
+from agents.live import as_line
+from agents.questions import Judge, Question, cases, questions
+from agents.remedies import Remedy, catalog
+from agents.scores import Accepts, Score, outcomes, score
+from agents.servers import formulary, qdrant
+from formulary_catalog.embedding import Embedder, load_embedder
+
+SIZES = (118, 500, 5000)
+GOVERNED = 500
+Answered = list[tuple[Question, Offer]]
+
+
+def measure(size: int, *, embedder: Embedder, lines: list[str]) -> Iterator[Score]:
+    """All arms and choosers on one catalog."""
+    remedies = catalog(size)
+    judge, tokens = Judge(remedies), Tokens()
+    asked = questions(judge, cases())
+    incidents = list({each.incident.id: each.incident for each in asked}.values())
+    split = {each.name: words(each.text) for each in remedies}
+    with ExitStack() as stack:
+        arms = _arms(remedies, asked, embedder=embedder, tokens=tokens)
+        arms["B"] = stack.enter_context(qdrant(remedies, tokens))
+        server = stack.enter_context(formulary(remedies, incidents, tokens))
+        arms["E"] = server.offer
+        trying: dict[str, Accepts] = {"F": server.accepts}
+        for name in "ABCDEF" if size == GOVERNED else "ABCDE":
+            if name in arms:  # F chooses among what E offers
+                answered = [(question, arms[name](question)) for question in asked]
+                if name != "A":  # would repeat the whole catalog in each line
+                    lines += (
+                        as_line(size, name, question, offer, allowed=judge.allowed(question.incident.demand))
+                        for question, offer in answered
+                    )
+            for chooser in CHOOSERS:
+                found = outcomes(answered, chooser, judge=judge, words=split, accepts=trying.get(name))
+                yield score(list(found), size=size, arm=name, chooser=chooser)
+
+
+def _arms(
+    remedies: Sequence[Remedy], asked: Sequence[Question], *, embedder: Embedder, tokens: Tokens
+) -> dict[str, Arm]:
+    index = Index(remedies, embedder=embedder, asked=[told(each) for each in asked])
+    return {
+        "A": in_prompt(remedies, tokens),
+        "C": boosted(index, tokens),
+        "D": flat_tools(index, tokens),
+    }
+
+
+def report(scores: Sequence[Score]) -> None:
+    """Print a table."""
+    table = Table("workflows", "arm", "chooser", "right", "forbidden", "abstained", "offered", "tokens", "calls")
+    for each in scores:
+        shares = (each.right, each.forbidden, each.abstained, each.offered)
+        table.add_row(
+            f"{each.size:,}",
+            each.arm,
+            each.chooser,
+            *(page.share(one) for one in shares),
+            f"{each.tokens:,.0f}",
+            f"{each.calls:.1f}",
+        )
+    Console(width=140).print(table)
+
+
+def main() -> None:
+    """Measure once; print, and write what is asked for."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--json", type=Path, help="file for the numbers")
+    parser.add_argument("--page", type=Path, help="the page to write; its picture goes beside it")
+    parser.add_argument("--questions", type=Path, help="file for the questions with what each arm offers")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="workflows (default: %(default)s)")
+    options = parser.parse_args()
+    embedder = load_embedder()
+    scores: list[Score] = []
+    lines: list[str] = []
+    for size in options.sizes:
+        started = time.monotonic()
+        scores += measure(size, embedder=embedder, lines=lines)
+        Console(stderr=True).print(f"{size:,} workflows: {time.monotonic() - started:.0f} s")
+    report(scores)
+    numbers: list[dict[str, Any]] = [asdict(each) for each in scores]
+    if options.json is not None:
+        options.json.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    if options.questions is not None:
+        descriptions = {each.name: each.text for each in catalog(max(options.sizes))}
+        lines.insert(0, json.dumps({"descriptions": descriptions}))
+        options.questions.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    if options.page is not None:
+        page.write(scores, options.page)
+
+
+if __name__ == "__main__":
+    main()
