@@ -75,7 +75,7 @@ bench-peers: setup ## Measure ours and other stores on the same catalogs; SIZES=
 	@bash scripts/measure.sh mcp_peers benchmarks/bench_mcp_peers.py
 
 bench-agents: setup ## Measure what agents choose, right or forbidden, by how remedies are offered; no language model: 10 minutes
-	@bash scripts/measure.sh agents benchmarks/bench_agents.py --page docs/benchmarks/agents.md
+	@bash scripts/measure.sh agents benchmarks/bench_agents.py --page docs/benchmarks/agents.md --questions build/agents-questions.jsonl
 
 bench-install: setup ## Measure the way from nothing to the first answer, with all its downloads
 	@bash scripts/measure.sh install benchmarks/bench_install.py

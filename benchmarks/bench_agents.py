@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -20,9 +19,9 @@ from agents import page
 from agents.arms import Arm, Index, Offer, Tokens, boosted, flat_tools, in_prompt, told
 from agents.choosers import CHOOSERS, words
 from agents.live import as_line
-from agents.questions import Judge, Question, cases, questions
+from agents.questions import Case, Judge, Question, cases, questions
 from agents.remedies import Remedy, catalog
-from agents.scores import Accepts, Score, outcomes, score
+from agents.scores import Accepts, Score, Tally, outcomes, scores, tallies
 from agents.servers import formulary, qdrant
 from formulary_catalog.embedding import Embedder, load_embedder
 
@@ -31,12 +30,12 @@ GOVERNED = 500
 Answered = list[tuple[Question, Offer]]
 
 
-def measure(size: int, *, embedder: Embedder, lines: list[str]) -> Iterator[Score]:
-    """All arms and choosers on one catalog."""
+def measure(size: int, among: Sequence[Case], *, embedder: Embedder, lines: list[str]) -> Iterator[Tally]:
+    """All arms and choosers on one catalog, asked of some cases."""
     remedies = catalog(size)
     judge, tokens = Judge(remedies), Tokens()
-    asked = questions(judge, cases())
-    incidents = list({each.incident.id: each.incident for each in asked}.values())
+    asked = questions(judge, among)
+    incidents = [each for case in cases() for each in judge.incidents(case)]
     split = {each.name: words(each.text) for each in remedies}
     with ExitStack() as stack:
         arms = _arms(remedies, asked, embedder=embedder, tokens=tokens)
@@ -54,7 +53,7 @@ def measure(size: int, *, embedder: Embedder, lines: list[str]) -> Iterator[Scor
                     )
             for chooser in CHOOSERS:
                 found = outcomes(answered, chooser, judge=judge, words=split, accepts=trying.get(name))
-                yield score(list(found), size=size, arm=name, chooser=chooser)
+                yield from tallies(found, size=size, arm=name, chooser=chooser)
 
 
 def _arms(
@@ -68,10 +67,10 @@ def _arms(
     }
 
 
-def report(scores: Sequence[Score]) -> None:
+def report(found: Sequence[Score]) -> None:
     """Print a table."""
     table = Table("workflows", "arm", "chooser", "right", "forbidden", "abstained", "offered", "tokens", "calls")
-    for each in scores:
+    for each in found:
         shares = (each.right, each.forbidden, each.abstained, each.offered)
         table.add_row(
             f"{each.size:,}",
@@ -91,24 +90,37 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="the page to write; its picture goes beside it")
     parser.add_argument("--questions", type=Path, help="file for the questions with what each arm offers")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="workflows (default: %(default)s)")
+    parser.add_argument(
+        "--cases", type=int, nargs=2, default=(0, None), metavar=("FROM", "TO"), help="places of the cases to ask"
+    )
+    parser.add_argument("--read", type=Path, nargs="+", default=(), help="measure nothing: take these numbers together")
     options = parser.parse_args()
-    embedder = load_embedder()
-    scores: list[Score] = []
     lines: list[str] = []
-    for size in options.sizes:
-        started = time.monotonic()
-        scores += measure(size, embedder=embedder, lines=lines)
-        Console(stderr=True).print(f"{size:,} workflows: {time.monotonic() - started:.0f} s")
-    report(scores)
-    numbers: list[dict[str, Any]] = [asdict(each) for each in scores]
+    if options.read:
+        written = (each for file in options.read for each in json.loads(file.read_text(encoding="utf-8")))
+        counted = [Tally(**each) for each in written]
+    else:
+        counted = _measured(options.sizes, cases()[slice(*options.cases)], lines=lines)
+    found = scores(counted)
+    report(found)
     if options.json is not None:
-        options.json.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps([asdict(each) for each in counted], indent=1) + "\n", encoding="utf-8")
     if options.questions is not None:
         descriptions = {each.name: each.text for each in catalog(max(options.sizes))}
         lines.insert(0, json.dumps({"descriptions": descriptions}))
         options.questions.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     if options.page is not None:
-        page.write(scores, options.page)
+        page.write(found, options.page)
+
+
+def _measured(sizes: Sequence[int], among: Sequence[Case], *, lines: list[str]) -> list[Tally]:
+    embedder = load_embedder()
+    counted: list[Tally] = []
+    for size in sizes:
+        started = time.monotonic()
+        counted += measure(size, among, embedder=embedder, lines=lines)
+        Console(stderr=True).print(f"{size:,} workflows: {time.monotonic() - started:.0f} s")
+    return counted
 
 
 if __name__ == "__main__":

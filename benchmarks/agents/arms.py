@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from agents.choosers import words
-from agents.questions import Question
+from agents.questions import Demand, Question
 from agents.remedies import Remedy
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.model import BUNDLED, locate
@@ -112,10 +112,12 @@ def in_prompt(remedies: Sequence[Remedy], tokens: Tokens) -> Arm:
 def boosted(index: Index, tokens: Tokens) -> Arm:
     """C: cosine and boosts for labels. A simulation of upstream's v1, from its documents."""
 
+    @cache
+    def boosts(demand: Demand) -> _Scores:
+        return np.array([_boost(each.spec, demand.terms) for each in index.remedies])
+
     def offer(question: Question) -> Offer:
-        terms = question.incident.demand.terms
-        boosts = np.array([_boost(each.spec, terms) for each in index.remedies])
-        scores = np.minimum(index.cosines(told(question)) + boosts, 1)
+        scores = np.minimum(index.cosines(told(question)) + boosts(question.incident.demand), 1)
         best = [index.remedies[place] for place in _best(scores)]
         answer = [{"workflow_id": each.name, "description": each.text} for each in best]
         return Offer(names=tuple(each.name for each in best), tokens=tokens(json.dumps(answer)), calls=1)

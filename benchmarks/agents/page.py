@@ -32,10 +32,12 @@ is the same byte for byte.
 """
 _TAIL = """\
 ## How to read it
+
 * *right*: a right workflow that the owners allow was chosen, where there is one. *forbidden*: the chosen one is
   forbidden by a matcher of 40 lines that imports nothing of the product. *abstained*: nothing was chosen, where
   nothing is right or all that is right is forbidden. *offered*: a right, allowed one was there to be chosen.
-  *tokens*: what is put into the context for one question. In brackets, 95 % bootstrap intervals over cases.
+  *tokens*: what is put into the context for one question, by the tokenizer of the bundled model, which makes about
+  twice as many of JSON as those of large models. In brackets, 95 % bootstrap intervals over cases.
 * A has no order, so `first` there is the first name of the catalog; `keyword` and `careful` say more. Its tokens are
   those of the whole catalog, beyond the context of most models at 5,000.
 * `careful` reads every label of what is offered without an error. It is what a perfect prompt would do, and the fair
@@ -46,13 +48,16 @@ _TAIL = """\
   abstain by itself.
 * All policies know only names, descriptions and order. What a live model does is measured by
   `benchmarks/agents/live.py`, by whoever has a key.
+
 ## What it does not show
+
 * `right` follows verb, kind and field of official solutions. A workflow that helps in another way counts as wrong, in
   all arms.
 * Cases of SREGym are judged by its recovery code, those of events by one reading. A second, blind reading is not in
   yet, so no kappa is published; `annotating.py` prints the sheet and computes it.
-* chroma-mcp is not measured: its nearest vectors are the same as B's. It has an argument `where`, by which an agent
-  that writes each demand into it gets a filter; nothing makes it.
+* chroma-mcp is not measured: it finds the same nearest vectors as B, and takes 120 ms for each search
+  ([mcp_peers.txt](mcp_peers.txt)), which does not fit into ten minutes. It has an argument `where`: an agent that
+  writes each demand into it has a filter. Nothing makes it do so.
 * Whether a remedy heals is not asked: [the lab](../lab.md) is for that. The starter catalog was written by those who
   wrote this benchmark.
 """

@@ -34,6 +34,25 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """The outcomes of one case, counted: of one arm with one chooser on one catalog."""
+
+    size: int
+    arm: str
+    chooser: str
+    case: str
+    questions: int
+    answerable: int
+    right: int
+    forbidden: int
+    abstained: int
+    offered: int
+    tokens: int
+    listed: int
+    calls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """A share with its 95 % interval; `of` is how many questions it is of."""
 
@@ -94,34 +113,61 @@ def outcomes(
         )
 
 
-def score(found: Sequence[Outcome], *, size: int, arm: str, chooser: str) -> Score:
-    """The shares and means of all questions."""
-    answerable = [each for each in found if each.answerable]
-    nothing = [each for each in found if not each.answerable]
+def tallies(found: Iterable[Outcome], *, size: int, arm: str, chooser: str) -> list[Tally]:
+    """One for each case, in the order in which they came."""
+    cases: dict[str, list[Outcome]] = {}
+    for each in found:
+        cases.setdefault(each.case, []).append(each)
+    return [
+        Tally(
+            size=size,
+            arm=arm,
+            chooser=chooser,
+            case=case,
+            questions=len(of),
+            answerable=sum(each.answerable for each in of),
+            right=sum(each.right for each in of),
+            forbidden=sum(each.forbidden for each in of),
+            abstained=sum(not each.answerable and not each.chosen for each in of),
+            offered=sum(each.offered for each in of),
+            tokens=sum(each.tokens for each in of),
+            listed=sum(each.listed for each in of),
+            calls=sum(each.calls for each in of),
+        )
+        for case, of in cases.items()
+    ]
+
+
+def scores(counted: Iterable[Tally]) -> list[Score]:
+    """One for each catalog, arm and chooser."""
+    kinds: dict[tuple[int, str, str], list[Tally]] = {}
+    for each in counted:
+        kinds.setdefault((each.size, each.arm, each.chooser), []).append(each)
+    return [_score(each, size=size, arm=arm, chooser=chooser) for (size, arm, chooser), each in kinds.items()]
+
+
+def _score(of: Sequence[Tally], *, size: int, arm: str, chooser: str) -> Score:
+    questions = sum(each.questions for each in of)
     return Score(
         size=size,
         arm=arm,
         chooser=chooser,
-        right=share((each.case, each.right) for each in answerable),
-        forbidden=share((each.case, each.forbidden) for each in found),
-        abstained=share((each.case, not each.chosen) for each in nothing),
-        offered=share((each.case, each.offered) for each in answerable),
-        tokens=sum(each.tokens for each in found) / len(found),
-        listed=sum(each.listed for each in found) / len(found),
-        calls=sum(each.calls for each in found) / len(found),
+        right=share((each.right, each.answerable) for each in of),
+        forbidden=share((each.forbidden, each.questions) for each in of),
+        abstained=share((each.abstained, each.questions - each.answerable) for each in of),
+        offered=share((each.offered, each.answerable) for each in of),
+        tokens=sum(each.tokens for each in of) / questions,
+        listed=sum(each.listed for each in of) / questions,
+        calls=sum(each.calls for each in of) / questions,
     )
 
 
-def share(values: Iterable[tuple[str, bool]]) -> Share:
-    """The share of true values; whole cases are drawn again, since the questions of one are kin."""
-    cases: dict[str, list[bool]] = {}
-    for case, value in values:
-        cases.setdefault(case, []).append(value)
-    if not cases:
+def share(counted: Iterable[tuple[int, int]]) -> Share:
+    """How many of how many, case by case. Whole cases are drawn again, since the questions of one are kin."""
+    hits, sizes = np.array([each for each in counted if each[1]], dtype=np.float64).reshape(-1, 2).T
+    if not sizes.size:
         return Share(mean=0.0, low=0.0, high=0.0, of=0)
-    hits = np.array([sum(each) for each in cases.values()], dtype=np.float64)
-    sizes = np.array([len(each) for each in cases.values()], dtype=np.float64)
-    drawn = np.random.default_rng(_SEED).integers(len(cases), size=(RESAMPLES, len(cases)))
+    drawn = np.random.default_rng(_SEED).integers(sizes.size, size=(RESAMPLES, sizes.size))
     low, high = np.percentile(hits[drawn].sum(axis=1) / sizes[drawn].sum(axis=1), [2.5, 97.5])
     return Share(mean=float(hits.sum() / sizes.sum()), low=float(low), high=float(high), of=int(sizes.sum()))
 

@@ -143,11 +143,11 @@ def _nearest(
     session: KeptSession, question: Question, *, names: Mapping[str, str], tokens: Tokens, listed: int
 ) -> Offer:
     tool, arguments = QDRANT.call(told(question))
-    texts = [each["text"] for each in session.call(tool, arguments)["content"]]
-    found = [re.sub(r"^<entry><content>|</content>.*$", "", each, flags=re.DOTALL) for each in texts]
+    (answer,) = (each["text"] for each in session.call(tool, arguments)["content"])
+    found = [re.sub(r"^<entry><content>|</content>.*$", "", each, flags=re.DOTALL) for each in json.loads(answer)]
     return Offer(
         names=tuple(names[each] for each in found if each in names),
-        tokens=listed + sum(map(tokens, texts)),
+        tokens=listed + tokens(answer),
         calls=1,
         listed=listed,
     )

@@ -17,7 +17,7 @@ from agents.inputs import example_input, matching
 from agents.live import as_line, chosen_of, results
 from agents.questions import Demand, Judge, Question, cases, questions
 from agents.remedies import HERE, catalog
-from agents.scores import Score, Share, outcomes, score, share
+from agents.scores import Score, Share, outcomes, scores, share, tallies
 from agents.truth import allowed
 
 PLAIN = {"environment": "production", "custom": {"team": ["shop"]}, "strict": [], "detected": {"gitOpsManaged": False}}
@@ -114,15 +114,16 @@ def test_what_is_chosen_is_counted_and_a_refused_choice_is_made_again() -> None:
     assert (alone.chosen, alone.forbidden, alone.right) == (forbidden, True, False)
     assert (tried.chosen, tried.forbidden, tried.right) == (right, False, True)
     assert (tried.tokens, tried.calls) == (20, 3)
-    assert score([alone, tried], size=1, arm="X", chooser="first").right.mean == 0.5
+    (counted,) = scores(tallies([alone, tried], size=1, arm="X", chooser="first"))
+    assert (counted.right.mean, counted.forbidden.mean, counted.abstained.of) == (0.5, 0.5, 0)
 
 
 def test_intervals_are_over_cases_and_always_the_same() -> None:
-    values = [("one", True), ("one", True), ("two", False), ("three", True)]
+    counted = [(2, 2), (0, 1), (1, 1), (0, 0)]
 
-    found = share(values)
+    found = share(counted)
 
-    assert found == share(values)
+    assert found == share(counted)
     assert (found.mean, found.of) == (0.75, 4)
     assert found.low < 0.75 < found.high
 
