@@ -20,12 +20,11 @@ from agents.arms import Arm, Index, Offer, Tokens, boosted, flat_tools, in_promp
 from agents.choosers import CHOOSERS, words
 from agents.live import as_line
 from agents.questions import Case, Judge, Question, cases, questions
-from agents.remedies import Remedy, catalog
+from agents.remedies import SIZES, Remedy, catalog
 from agents.scores import Accepts, Score, Tally, outcomes, scores, tallies
 from agents.servers import formulary, qdrant
 from formulary_catalog.embedding import Embedder, load_embedder
 
-SIZES = (118, 500, 5000)
 GOVERNED = 500
 Answered = list[tuple[Question, Offer]]
 

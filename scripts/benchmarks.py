@@ -28,7 +28,7 @@ HEAD = """\
 What `make benchmarks` measured last, on {machine}. Each section says of which commit and when; it is rewritten
 where it is measured again, and links its table. Times belong to a machine and to what else it does; ratios within one
 run are what to compare. Goals are beside the numbers where there are any. [performance.md](performance.md) says where
-the time goes.
+the time goes, [FormularyBench](benchmarks/agents.md) what agents choose from this catalog and from others.
 """
 Numbers = Any
 Drawing = Callable[[Axes, Numbers], None]

@@ -63,7 +63,8 @@ class Index:
         self._queries = dict(zip(distinct, cached_vectors(embedder, distinct), strict=True))
 
     def cosines(self, query: str) -> _Scores:
-        return (self._vectors @ self._queries[query]).astype(np.float64)
+        found: _Scores = (self._vectors @ self._queries[query]).astype(np.float64)
+        return found
 
     def bm25(self, query: str) -> _Scores:
         scores = np.zeros(len(self.remedies))

@@ -9,6 +9,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from agents.remedies import SIZES
 from agents.scores import Score, Share
 
 ARMS = {
@@ -24,12 +25,14 @@ _WORDS = {"right": "right", "abstained": "abstaining where nothing is right", "o
 _HEAD = """\
 # FormularyBench: what agents choose
 
-`make bench-agents` asks about {questions:,} times for a remedy: 98 public faults, in five styles, under incidents
-whose owners forbid, allow or leave one remedy, on three catalogs of near neighbours. Six fixed policies choose, from
-obedient to hostile; no language model takes part. The [rules](../../benchmarks/agents/RULES.md) were frozen before
-the first run: cases, what is right, what is forbidden, arms, choosers, scores. A page of the same commit and machine
-is the same byte for byte.
+`make bench-agents` asked {questions:,} times for a remedy: 98 public faults, in five styles, under incidents whose
+owners forbid, allow or leave one remedy, on catalogs of {sizes} workflows. {answerable:,} of the questions have a
+right answer that is allowed; in the others nothing heals, or its owners forbid all that does. Six fixed policies
+choose, from obedient to hostile; no language model takes part. The [rules](../../benchmarks/agents/RULES.md) were
+frozen before the first run: cases, what is right, what is forbidden, arms, choosers, scores. The same commit on the
+same machine writes the same bytes.{missing}
 """
+_MISSING = " Not measured in this run: {missing}."
 _TAIL = """\
 ## How to read it
 
@@ -72,9 +75,8 @@ def write(scores: Sequence[Score], page: Path) -> None:
     """Write the page, and the picture beside it."""
     picture = page.with_suffix(".svg")
     _draw(scores, picture)
-    questions = sum({each.size: each.forbidden.of for each in scores}.values())
     parts = [
-        _HEAD.format(questions=questions),
+        _head(scores),
         "## Where another arm is ahead\n",
         "\n".join(ahead(scores)) + "\n",
         "## What was chosen\n",
@@ -84,6 +86,18 @@ def write(scores: Sequence[Score], page: Path) -> None:
         _TAIL,
     ]
     page.write_text("\n".join(parts), encoding="utf-8")
+
+
+def _head(scores: Sequence[Score]) -> str:
+    questions = {each.size: each.forbidden.of for each in scores}
+    missing = [f"{size:,} workflows" for size in SIZES if size not in questions]
+    missing += [f"arm {arm}" for arm in ARMS if all(each.arm != arm for each in scores)]
+    return _HEAD.format(
+        questions=sum(questions.values()),
+        answerable=sum({each.size: each.right.of for each in scores}.values()),
+        sizes=", ".join(f"{size:,}" for size in sorted(questions)),
+        missing=_MISSING.format(missing=", ".join(missing)) if missing else "",
+    )
 
 
 def headline(scores: Sequence[Score]) -> str:
@@ -138,8 +152,8 @@ def _tables(scores: Sequence[Score]) -> Iterator[str]:
         yield f"### {name.capitalize()}\n"
         yield f"| arm | workflows | {' | '.join(choosers)} |\n|---|---|{'---|' * len(choosers)}"
         for arm, size in rows:
-            cells = (share(getattr(by_key[arm, size, chooser], name)) for chooser in choosers)
-            yield f"| {arm} | {size:,} | {' | '.join(cells)} |"
+            shares = [share(getattr(by_key[arm, size, chooser], name)) for chooser in choosers]
+            yield f"| {arm} | {size:,} | {' | '.join(shares)} |"
         yield ""
     yield "### What is offered, and what it costs\n"
     yield "| arm | workflows | offered | tokens | of these tools | calls |\n|---|---|---|---|---|---|"

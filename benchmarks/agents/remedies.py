@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+SIZES = (118, 500, 5000)
 HERE = Path(__file__).parent
 STARTER = HERE.parents[1] / "catalog" / "workflows"
 TEAMS = (

@@ -126,8 +126,8 @@ def qdrant(remedies: Sequence[Remedy], tokens: Tokens) -> Iterator[Arm]:
     home = user_cache_path("formulary") / "bench-agents" / f"qdrant-{_digest(*documents, *QDRANT.packages)}"
     if not (home / "filled").exists():
         home.mkdir(parents=True, exist_ok=True)
-        with QDRANT.stdio(home=model, data=home / "data") as session:
-            QDRANT.fill(session, documents)
+        with QDRANT.stdio(home=model, data=home / "data") as filling:
+            QDRANT.fill(filling, documents)
         (home / "filled").touch()
     with ExitStack() as stack:
         with socket.socket() as probe:
