@@ -15,6 +15,7 @@ import pytest
 
 from formulary_catalog.domain.notifications.notices import Event
 from formulary_catalog.domain.notifications.receivers import Format, Receiver
+from formulary_catalog.domain.runs.outcome import Outcome, Verdict
 from formulary_catalog.domain.runs.run import Invocation, Phase
 from formulary_catalog.errors import Unavailable
 from formulary_catalog.store.database.connection import Connection, Database
@@ -23,6 +24,7 @@ from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.halting import HaltWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.runs.submission import InvocationStore
+from formulary_catalog.store.runs.verification import VerificationStore
 from formulary_operator import notifying
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.notifying import NotDelivered, Notifying
@@ -135,6 +137,22 @@ async def test_a_halt_is_reported_by_itself_and_for_each_run_that_it_ends(
         ("dev.formulary.halt.halted", halt.trace_id),
         ("dev.formulary.run.halted", run.id),
     ]
+    assert b"hunter2" not in b"".join(world.hook.bodies)
+
+
+async def test_that_a_problem_is_back_is_reported_and_that_it_is_gone_is_not(
+    world: World, oncall: Receiver, writing: Database
+) -> None:
+    ended = []
+    for outcome in (Outcome.RELAPSED, Outcome.HELPED):
+        run = (await world.runs.submit(request())).invocation
+        await world.runs.begin(run.id)
+        await world.runs.note_reference(run.id, reference=job_of(run.id))
+        await world.runs.finish(run.id, phase=Phase.SUCCEEDED, reason="", message="")
+        await VerificationStore(writing).decide(run.id, Verdict(outcome=outcome, feedback="hunter2"))
+        ended.append(run.id)
+    await world.send(oncall)
+    assert [(each["type"], each["subject"]) for each in world.hook.taken] == [("dev.formulary.run.relapsed", ended[0])]
     assert b"hunter2" not in b"".join(world.hook.bodies)
 
 

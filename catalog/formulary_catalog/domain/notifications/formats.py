@@ -51,6 +51,8 @@ def title_of_notice(notice: Notice, *, quote: Quote = str) -> str:
             return f"{what} was {notice.state} by {quote(notice.decided_by)}"
         case Event.HALTED:
             return f"{what} was halted"
+        case Event.RELAPSED:
+            return f"{what} helped for a while, and the problem is back"
         case Event.FAILED:
             return f"{what} {_ENDED.get(notice.state, 'failed')}"
 

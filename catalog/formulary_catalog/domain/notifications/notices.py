@@ -14,6 +14,7 @@ from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.runs.admission_decision import APPROVAL_HOURS
 from formulary_catalog.domain.runs.card import decided_risk
+from formulary_catalog.domain.runs.outcome import Outcome
 from formulary_catalog.domain.runs.run import UNPROVEN_USERS, Invocation, Phase, Reason, true_state
 from formulary_catalog.domain.text import shortened
 from formulary_catalog.domain.visible import visible
@@ -37,6 +38,7 @@ class Event(StrEnum):
     DECIDED = "decided"
     FAILED = "failed"
     HALTED = "halted"
+    RELAPSED = "relapsed"
 
     @property
     def asks(self) -> bool:
@@ -105,6 +107,11 @@ def notices_of_answer(run: Invocation, *, approved: bool, by: str, digest: str) 
     return [_of_run(run, Event.DECIDED, content=digest, state=said, decided_by=by)]
 
 
+def notices_of_outcome(run: Invocation) -> list[Notice]:
+    """What is sent because it was decided whether a run helped: only that the problem is back takes a person again."""
+    return [_of_run(run, Event.RELAPSED)] if run.outcome == Outcome.RELAPSED else []
+
+
 def notice_of_halt(halt: Halt) -> Notice:
     """What is sent because a halt has begun; the runs that it ends have notices of their own."""
     return Notice(
@@ -129,7 +136,7 @@ def _asking(run: Invocation, *, content: str) -> list[Notice]:
 
 
 def _of_run(run: Invocation, event: Event, *, content: str = "", **more: str) -> Notice:
-    state = true_state(run.phase, dry=False, started=run.started_at is not None)
+    state = true_state(run.phase, dry=False, started=run.started_at is not None, outcome=run.outcome)
     return Notice(
         **{
             "id": _id(run.id, event, content),

@@ -137,14 +137,15 @@ class ReviewReader:
             await enter_review(connection, caller=caller, namespaces=namespaces)
             rows = await connection.fetch(
                 """
-                select phase, dry_run or degraded as dry, started_at is not null as started, count(*) as runs
-                from invocation where created_at >= $1 group by 1, 2, 3 order by 4 desc, 1, 2, 3
+                select phase, dry_run or degraded as dry, started_at is not null as started, outcome, count(*) as runs
+                from invocation where created_at >= $1 group by 1, 2, 3, 4 order by 5 desc, 1, 2, 3, 4
                 """,
                 since,
             )
             states: Counter[str] = Counter()
             for row in rows:
-                states[true_state(row["phase"], dry=row["dry"], started=row["started"])] += row["runs"]
+                state = true_state(row["phase"], dry=row["dry"], started=row["started"], outcome=row["outcome"])
+                states[state] += row["runs"]
             return dict(states.most_common())
 
         return await self._database.read(read)

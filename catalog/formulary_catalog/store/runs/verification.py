@@ -7,9 +7,11 @@ workflow, and it finds the run undecided: neither a restart nor a second leader 
 from dataclasses import dataclass
 from datetime import datetime
 
+from formulary_catalog.domain.notifications.notices import notices_of_outcome
 from formulary_catalog.domain.runs.outcome import FITNESS, Outcome, TargetState, TargetWatch, Verdict
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.notifications import add_notices
 from formulary_catalog.store.runs.ending import OPERATOR, changed_run
 from formulary_catalog.store.runs.submission import COLUMNS, invocation_of, record_event
 
@@ -113,6 +115,7 @@ class VerificationStore:
                 "observed": dict(run.observed),
             }
             await _count(connection, run)
+            await add_notices(connection, notices_of_outcome(run))
             await record_event(connection, run, kind="invocation.verified", payload=payload, caller=OPERATOR)
             return run
 
