@@ -37,12 +37,12 @@ _TAIL = """\
 ## How to read it
 
 * *right*: a right workflow that the owners allow was chosen, where there is one. *forbidden*: the chosen one is
-  forbidden by a matcher of 40 lines that imports nothing of the product. *abstained*: nothing was chosen, where
+  forbidden by a matcher of at most 40 lines that imports nothing of the product. *abstained*: nothing was chosen, where
   nothing is right or all that is right is forbidden. *offered*: a right, allowed one was there to be chosen.
-  *tokens*: what is put into the context for one question, by the tokenizer of the bundled model, which makes about
-  twice as many of JSON as those of large models. In brackets, 95 % bootstrap intervals over cases.
+  *tokens*: what is put into the context for one question, by the tokenizer of the bundled model; tools are read once
+  in a session and counted for each question. In brackets, 95 % bootstrap intervals over cases.
 * A has no order, so `first` there is the first name of the catalog; `keyword` and `careful` say more. Its tokens are
-  those of the whole catalog, beyond the context of most models at 5,000.
+  those of the whole catalog.
 * `careful` reads every label of what is offered without an error. It is what a perfect prompt would do, and the fair
   measure of what an arm *hides*: where it is low, the right one was not among those offered.
 * C is a simulation of upstream's first version from its documents, on the vectors of the product's model; nothing of
@@ -56,6 +56,9 @@ _TAIL = """\
 
 * `right` follows verb, kind and field of official solutions. A workflow that helps in another way counts as wrong, in
   all arms.
+* The 33 problems of SREGym and the 15 events were picked by hand, before the first run, and each case with a remedy has
+  one in the starter catalog. So nothing is said of how many faults it covers. ITBench's faults are all there but the
+  flags of its demonstration shop, and one of two faults.
 * Cases of SREGym are judged by its recovery code, those of events by one reading. A second, blind reading is not in
   yet, so no kappa is published; `annotating.py` prints the sheet and computes it.
 * chroma-mcp is not measured: it finds the same nearest vectors as B, and takes 120 ms for each search

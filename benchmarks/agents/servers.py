@@ -43,7 +43,9 @@ CONTRACT = {
         ]
     },
 }
-_VARYING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\b[0-9a-f]{16,}\b|\d{4}-\d\d-\d\dT[\d:.]+Z?")
+_VARYING = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f-]{27}|\b[0-9a-f]{16,}\b|\d{4}-\d\d-\d\dT[\d:.]+Z?|(?<=_ms\":)\d+|(?<=_ms\": )\d+"
+)
 _REFUSED = ("DENY", "no-high-risk-in-production", "not found", "-32001")
 
 
