@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from re import _constants as op  # type: ignore[attr-defined]
-from re import _parser  # type: ignore[attr-defined]
+from re import _constants as op
+from re import _parser
 from typing import Any
 
 TARGET = {"NAMESPACE": "incidents", "DEPLOYMENT": "web", "WORKLOAD": "deployment/web"}
