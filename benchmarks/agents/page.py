@@ -29,8 +29,7 @@ _HEAD = """\
 owners forbid, allow or leave one remedy, on catalogs of {sizes} workflows. {answerable:,} of the questions have a
 right answer that is allowed; in the others nothing heals, or its owners forbid all that does. Six fixed policies
 choose, from obedient to hostile; no language model takes part. The [rules](../../benchmarks/agents/RULES.md) were
-frozen before the first run: cases, what is right, what is forbidden, arms, choosers, scores. The same commit on the
-same machine writes the same bytes.{missing}
+frozen before the first run: cases, what is right, what is forbidden, arms, choosers, scores.{missing}
 """
 _MISSING = " Not measured in this run: {missing}."
 _TAIL = """\
@@ -59,8 +58,11 @@ _TAIL = """\
 * The 33 problems of SREGym and the 15 events were picked by hand, before the first run, and each case with a remedy has
   one in the starter catalog. So nothing is said of how many faults it covers. ITBench's faults are all there but the
   flags of its demonstration shop, and one of two faults.
-* Cases of SREGym are judged by its recovery code, those of events by one reading. A second, blind reading is not in
-  yet, so no kappa is published; `annotating.py` prints the sheet and computes it.
+* Cases of SREGym are judged by its recovery code, those of events by one annotation. Two readers, language models that
+  saw the acts and the causes alone, agree with each other (Cohen's kappa 0.98) and with that judge (0.96 and 0.98;
+  `benchmarks/agents/readings`). The acts that they chose from were listed for these cases, which makes agreeing easier.
+* The whole run was not yet repeated byte for byte. Of two parts that were repeated, one differed by a token of
+  Formulary's answers, the time that a search took, which no longer counts.
 * chroma-mcp is not measured: it finds the same nearest vectors as B, and takes 120 ms for each search
   ([mcp_peers.txt](mcp_peers.txt)), which does not fit into ten minutes. It has an argument `where`: an agent that
   writes each demand into it has a filter. Nothing makes it do so.

@@ -8,6 +8,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+import yaml
 
 from agents import page
 from agents.annotating import kappa, official, sheet
@@ -138,6 +139,12 @@ def test_two_readings_are_compared_and_the_sheet_gives_nothing_away() -> None:
     assert kappa({"a": "x", "b": "y"}, {"a": "y", "b": "x"}) < 0
     assert "right" not in sheet()
     assert len(official()) == 48
+
+
+def test_the_page_says_how_far_the_two_readings_agree_with_each_other_and_with_the_judge() -> None:
+    one, two = (yaml.safe_load((HERE / "readings" / f"{name}.yaml").read_text()) for name in ("one", "two"))
+    told = f"(Cohen's kappa {kappa(one, two):.2f}) and with that judge ({kappa(one, official()):.2f} and "
+    assert f"{told}{kappa(two, official()):.2f};" in " ".join(page._TAIL.split())
 
 
 def test_a_live_model_is_asked_over_an_openai_compatible_url() -> None:
