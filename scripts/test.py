@@ -132,10 +132,7 @@ def _check_budget(report: Path, *, yardstick: float, whole: list[str], busy: boo
         budget.load_budget(),
         processor_seconds=used.ru_utime + used.ru_stime,
         yardstick_milliseconds=1000 * yardstick,
-        durations={
-            f"{case.get('classname')}.{case.get('name')}": float(case.get("time", 0))
-            for case in ElementTree.parse(report).iter("testcase")
-        },
+        durations={_name_of(case): float(case.get("time", 0)) for case in ElementTree.parse(report).iter("testcase")},
         whole=whole,
         busy=busy,
     )
@@ -148,11 +145,18 @@ def passed(tests: str, report: Path, *, code: int) -> bool:
     """
     if code not in _RAN_TO_THE_END:
         return False
-    cases = list(ElementTree.parse(report).iter("testcase"))
-    failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
-    stopped = len(failed) >= _STOP_AFTER_FAILURES
-    module = f"{tests.replace('/', '.')}."
-    return not stopped and not any(case.get("classname", "").startswith(module) for case in failed)
+    cases = [
+        (_name_of(case), case.find("failure") is None and case.find("error") is None)
+        for case in ElementTree.parse(report).iter("testcase")
+    ]
+    own = [good for name, good in cases if name.startswith(f"{tests.replace('/', '.')}.")]
+    stopped = sum(not good for _, good in cases) >= _STOP_AFTER_FAILURES
+    return not stopped and bool(own) and all(own)
+
+
+def _name_of(case: ElementTree.Element) -> str:
+    """With its module; a module that could not be imported is a case without a class."""
+    return f"{case.get('classname')}.{case.get('name')}".lstrip(".")
 
 
 def _tests_of(suite: str) -> str:

@@ -7,12 +7,15 @@ import pytest
 
 from support.scripts import script
 
+BROKEN = "tests.cluster.test_broken"
 LIFECYCLE, SEARCH = "tests.cluster.test_lifecycle", "tests.integration.search.test_answers"
 
 
 def _report(path: Path, *failed: str, passed: str = LIFECYCLE) -> Path:
-    cases = [f'<testcase classname="{name}" name="t"><failure/></testcase>' for name in failed]
-    cases.append(f'<testcase classname="{passed}" name="t"/>')
+    cases = [
+        f'<testcase classname="{name}" name="t{number}"><failure/></testcase>' for number, name in enumerate(failed)
+    ]
+    cases.append(f'<testcase classname="{passed}" name="passed"/>')
     path.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
     return path
 
@@ -33,3 +36,14 @@ def test_it_has_passed_if_the_run_came_to_its_end_and_nothing_of_it_failed(
 ) -> None:
     monkeypatch.setitem(sys.modules, "budget", script("budget"))
     assert script("test").passed("tests/cluster", _report(tmp_path / "report.xml", *failed), code=code) is passed
+
+
+def test_it_has_not_passed_if_one_of_its_modules_could_not_be_imported_or_none_was_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "budget", script("budget"))
+    report = _report(tmp_path / "report.xml")
+    broken = f'<testsuite><testcase classname="" name="{BROKEN}"><error/></testcase>'
+    report.write_text(report.read_text().replace("<testsuite>", broken))
+    assert script("test").passed("tests/cluster", report, code=1) is False
+    assert script("test").passed("tests/security/runs", _report(tmp_path / "other.xml"), code=0) is False
