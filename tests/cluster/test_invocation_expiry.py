@@ -40,8 +40,10 @@ def running(cluster: Cluster, database: str, namespace: str, operator_account: O
 
 
 def age(dsn: str, *, days: int) -> None:
-    """Let all runs have ended so many days ago."""
-    fetch(dsn, "update formulary.invocation set finished_at = now() - make_interval(days => $1) returning id", days)
+    """Let all runs have ended so many days ago, and their outcome have been due then."""
+    ended = "now() - make_interval(days => $1)"
+    changed = f"finished_at = {ended}, verify_at = case when verify_at is not null then {ended} end"
+    fetch(dsn, f"update formulary.invocation set {changed} returning id", days)
 
 
 def present(cluster: Cluster, namespace: str) -> set[str]:

@@ -159,7 +159,7 @@ async def test_a_person_reads_what_the_tables_are(url: str) -> None:
     listed = await formulary("tables", "--url", url)
     assert "insight.approvals" in listed.out
     columns = await formulary("tables", "outcomes", "--url", url)
-    assert "Share of runs that went well" in columns.out
+    assert "Share of runs that helped" in columns.out
     statistics = await formulary("tables", "outcomes", "--stats", "--json", "--url", url)
     assert json.loads(statistics.out)["table"] == "insight.outcomes"
     sample = await formulary("tables", "runs", "--sample", "1", "--json", "--url", url)
