@@ -18,7 +18,7 @@ first_search() {
     answer=$("$bin/formulary" search "OOMKilled critical" --label environment=production --url "$url" 2>&1)
     kill -0 "$server" 2>/dev/null || return
     printf '\n$ %s/formulary search "OOMKilled critical" --label environment=production\n%s\n' "$bin" "$answer"
-    printf '\nIn a browser: %s/console\nServing at %s until Ctrl-C. In another terminal, the same for a team that accepts no restart:\n  %s/formulary search "OOMKilled critical" --target payments/Deployment/checkout%s\n' \
+    printf '\nIn a browser: %s/console\nServing at %s until Ctrl-C. In another terminal, the same for a team that accepts no restart:\n  %s/formulary search "OOMKilled critical" --target example-payments/Deployment/checkout%s\n' \
         "$url" "$url" "$bin" "$([ "$url" = http://127.0.0.1:8080 ] || printf ' --url %s' "$url")"
 }
 

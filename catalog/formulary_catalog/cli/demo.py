@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 WIDTH = 60
 _QUERY = "OOMKilled critical"
-_FREE, _CAREFUL = "search/Deployment/indexer", "payments/Deployment/checkout"
+_FREE, _CAREFUL = "example-search/Deployment/indexer", "example-payments/Deployment/checkout"
 _FORBIDDEN, _ALLOWED = "oom-raise-memory-limit", "oom-scale-out"
 _WHY = "Memory follows the load of the sale; more replicas share it."
 _INPUT = {
-    "NAMESPACE": "payments",
+    "NAMESPACE": "example-payments",
     "DEPLOYMENT": "checkout",
     "SELECTOR": "app=checkout",
     "CURRENT_REPLICAS": 2,
@@ -62,6 +62,7 @@ def demo_command(*, data_dir: Path | None) -> None:
       formulary demo
       formulary demo --data-dir /tmp/formulary-demo    # to go on with: formulary up --data-dir /tmp/formulary-demo
     """
+    from formulary_catalog.loading.targets.opening import OFF
     from formulary_catalog.log import configure_logging
     from formulary_catalog.runtime.signals import INTERRUPTED, run_until_stopped
     from formulary_catalog.settings import ContextPolicy, ExecutionMode
@@ -74,6 +75,7 @@ def demo_command(*, data_dir: Path | None) -> None:
             host=_HOST,
             execution=ExecutionMode.AUTO,
             request_context=ContextPolicy.OPTIONAL,
+            context_target=OFF,
         )
         run_until_stopped(lambda: _demo(settings), if_cancelled=INTERRUPTED)
 
@@ -108,7 +110,7 @@ async def _demo(settings: "Settings") -> None:
     from formulary_catalog.server.http.serving import serve
 
     with Display() as display:
-        async with standalone(settings, manifests=(), display=display) as catalog:
+        async with standalone(settings, manifests=(), examples=True, display=display) as catalog:
             readiness = Readiness(catalog_loaded=False, unembedded=lambda: catalog.filling.problem)
             app = create_app(catalog.parts, settings=with_local_parts(settings), readiness=readiness)
             executor = stand_in(
@@ -151,9 +153,9 @@ async def _story(url: str, *, page: "Page", catalog: "Standalone") -> None:
     page.line("One question, two teams, two answers.", style="bold")
     page.paragraph("What a team accepts is a label on its namespace. No prompt can change it, and no agent sees it.")
     page.line()
-    page.line("  search    environment=production")
-    page.line("  payments  environment=production")
-    page.line("            constraint.formulary.dev/restarts=no")
+    page.line("  example-search    environment=production")
+    page.line("  example-payments  environment=production")
+    page.line("                    constraint.formulary.dev/restarts=no")
     async with httpx2.AsyncClient(base_url=url, timeout=_SECONDS, trust_env=False) as http:
         agent, person = _Agent(http, page=page), Remote(http)
         runs = Runs(person)

@@ -69,7 +69,7 @@ def manifests_option(command: _F) -> _F:
         type=DIRECTORY,
         multiple=True,
         metavar="DIR",
-        help="Directory of manifests to load; may be repeated. Default: the starter catalog and two example targets.",
+        help="Directory of manifests to load; may be repeated. Default: the starter catalog.",
     )(command)
 
 

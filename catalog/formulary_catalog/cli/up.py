@@ -58,7 +58,8 @@ def up_command(
 ) -> None:
     """Run a complete server on this machine.
 
-    PostgreSQL, embedding model, catalog, MCP and REST in one process; Ctrl-C stops all of it.
+    PostgreSQL, embedding model, catalog, MCP and REST in one process; Ctrl-C stops all of it. Without manifests, a
+    cluster and a database of yours there are two example targets too, in namespaces named example-.
 
     \b
     Examples:
@@ -107,6 +108,7 @@ async def _up(
     watching: bool,
     kube_context: str,
 ) -> None:
+    from formulary_catalog.loading.targets.opening import OFF
     from formulary_catalog.runtime.background import background
     from formulary_catalog.runtime.databases import with_local_parts
     from formulary_catalog.runtime.display import Display
@@ -121,7 +123,12 @@ async def _up(
     with Display() as display:
         async with (
             standalone(
-                settings, manifests=manifests, runbooks=runbooks, display=display, kube_context=kube_context
+                settings,
+                manifests=manifests,
+                runbooks=runbooks,
+                examples=settings.context_target == OFF and not settings.database_url,
+                display=display,
+                kube_context=kube_context,
             ) as catalog,
             AsyncExitStack() as following,
         ):

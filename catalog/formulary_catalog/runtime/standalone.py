@@ -121,19 +121,22 @@ async def standalone(
     *,
     manifests: Sequence[Path],
     display: Display,
+    examples: bool = False,
     runbooks: Sequence[Path] = (),
     kube_context: str = "",
     metrics: Metrics | None = None,
 ) -> AsyncIterator[Standalone]:
     """Start everything up to the load of the manifests, and stop what was started.
 
+    Without manifests these are the starter catalog, and the example targets if `examples` asks for them: an agent that
+    names one of its own shall be told that it is not known, and not be answered from an example.
     `kube_context` is the context of the kubeconfig where the settings have targets read from a cluster; empty for the
     current one.
 
     Raises:
         StartupError, Unavailable: something needed is not to be had.
     """
-    roots = list(manifests) or [starter_catalog(), example_targets()]
+    roots = list(manifests) or [starter_catalog(), *([example_targets()] if examples else [])]
     await asyncio.to_thread(find_manifests, roots)  # a wrong path shall not cost a start
     await asyncio.to_thread(find_runbooks, runbooks)
     key = signing_key(settings)

@@ -17,6 +17,8 @@ from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, RequestParamsMeta
 
 from formulary_catalog.domain.entry import incident_context
+from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
+from formulary_catalog.search.targets.contexts import TargetContexts
 from formulary_catalog.server.calls.incident import META_KEY
 from formulary_catalog.server.mcp.tools.tool_list import tools_of
 from formulary_catalog.settings import LISTED_TOOLSETS
@@ -28,6 +30,7 @@ from support.commands import formulary_now
 from support.filling import fill
 from support.manifest import analysis, text, workflow
 from support.process import FORMULARY, formulary_up
+from support.targets import example_reader
 from support.waiting import wait_until
 
 SECONDS = 60
@@ -157,6 +160,17 @@ async def test_it_loads_manifests_into_a_database_of_its_own_and_a_first_search_
     assert said, "the catalog cannot be open yet"
     assert {message for *_, message in said} == {"the catalog is being opened"}
     assert [waited for waited, *_ in said] == sorted(waited for waited, *_ in said)
+
+
+@pytest.mark.long
+async def test_without_manifests_it_knows_no_target_of_the_examples(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORMULARY_EMBEDDING_MODEL", "/nowhere")  # nothing is embedded, which is quicker
+    free = TargetContexts(example_reader(), mapping=DEFAULT_MAPPING).examples()[-1]
+    async with Client(command("--data-dir", str(data_dir))) as client:
+        answer = await client.call_tool("search_workflow_catalog", {"query": "OOMKilled critical", "target": str(free)})
+    assert f"namespace {free.namespace} does not exist in the manifests" in refused(answer)
 
 
 @pytest.fixture(scope="module")

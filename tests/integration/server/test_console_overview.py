@@ -72,5 +72,5 @@ async def test_a_record_that_was_changed_is_no_fine_one(world: World, dsn: str) 
 
 def test_each_team_of_the_examples_is_shown_with_one_workload() -> None:
     examples = TargetContexts(example_reader(), mapping=DEFAULT_MAPPING).examples()
-    assert list(map(str, examples)) == ["payments/Deployment/checkout", "search/Deployment/indexer"]
+    assert list(map(str, examples)) == ["example-payments/Deployment/checkout", "example-search/Deployment/indexer"]
     assert TargetContexts(None, mapping=DEFAULT_MAPPING).examples() == []
