@@ -52,11 +52,15 @@ _PERIODS = {"day": 1, "week": 7}
 
 
 class RunsToday(NamedTuple):
-    """Runs of the last day by what became of them, and those that wait. `may_read`: whether it says anything."""
+    """Runs of the last day by what became of them, and those that wait. `may_read`: whether it says anything.
+
+    `notes` say what was not looked through.
+    """
 
     states: dict[str, int]
     waiting: int
     may_read: bool
+    notes: list[str]
 
 
 class RunReading:
@@ -121,14 +125,16 @@ class RunReading:
         async with self._trail.record(
             "read.invocations", caller=caller, reference=_NO_INCIDENT, arguments={"hours": _HOURS}
         ) as record:
-            namespaces = await self._readable.of(caller, READ_INVOCATIONS)
+            namespaces, notes = await self._readable.listed(caller, READ_INVOCATIONS)
             since = datetime.now(UTC) - timedelta(hours=_HOURS)
             states = await self._review.states(caller=caller.name, namespaces=namespaces, since=since)
+            waiting = await self.waiting_count(caller)
             record.result = {"total": sum(states.values())}
             return RunsToday(
                 states=states,
-                waiting=await self.waiting_count(caller),
-                may_read=namespaces is None or bool(namespaces) or bool(states),
+                waiting=waiting,
+                may_read=namespaces is None or any((namespaces, states, waiting, notes)),
+                notes=notes,
             )
 
     async def outcomes(

@@ -6,6 +6,7 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
+from formulary_catalog.search import readable
 from formulary_catalog.search.targets.contexts import TargetContexts
 from support.incident_console import World, served
 from support.pages import page_of
@@ -44,16 +45,26 @@ async def test_the_numbers_are_those_that_the_visitor_may_read(world: World) -> 
     nothing = await tiles(world, by="nobody")
     assert nothing.keys() == {"Waiting for a person", "Workflows"}
     assert {number for number, _ in nothing.values()} == {UNKNOWN}
-    assert "You may read nothing that is counted here" in await world.page("/overview", by="nobody")
+    assert "have access to anything shown here" in await world.page("/overview", by="nobody")
 
 
 async def test_it_says_what_needs_a_person_and_leads_there(world: World) -> None:
     page = page_of(await world.page("/overview", by="sre"))
     said = next(each.words for each in page.all("p") if each.attributes.get("role") == "status")
-    assert "needs a person Waiting for a person: approve or reject" in said
+    assert "needs attention Waiting for a person: approve or reject" in said
     links = {each.attributes["href"] for each in page.all("a")}
     assert {"/console/waiting", "/console/incidents/rr-shop", "/console/catalog"} <= links
     assert "/console/incidents/rr-bank" not in links
+
+
+async def test_who_reads_runs_in_a_namespace_that_was_not_asked_about_sees_what_waits_and_that_more_may_be_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readable, "ASKED_ABOUT", 0)
+    assert (await tiles(world, by="sre"))["Waiting for a person"] == ("1", "approve or reject")
+    shown = await world.page("/overview", by="banker")
+    assert "only the first by name were looked through" in shown
+    assert "Nothing you can see needs attention, but not all of it was looked at" in page_of(shown).one("main").words
 
 
 async def test_a_record_that_was_changed_is_no_fine_one(world: World, dsn: str) -> None:
@@ -63,7 +74,7 @@ async def test_a_record_that_was_changed_is_no_fine_one(world: World, dsn: str) 
         await owner.execute("set session_replication_role = replica")
         await owner.execute(changed, "agent", "agenT")
         seen = await tiles(world, by="banker")
-        assert seen["Records verified"] == ("0 of 1", "not as recorded: see below")
+        assert seen["Records verified"] == ("0 of 1", "not as recorded; see below")
         assert "not as recorded" in await world.page("/overview", by="banker")
         await owner.execute(changed, "agenT", "agent")
     finally:

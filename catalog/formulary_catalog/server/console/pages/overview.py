@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 
+from formulary_catalog.audit.traces import PIECE
 from formulary_catalog.domain.access import READ_INVOCATIONS, SEE_WORKFLOWS, Caller
 from formulary_catalog.domain.answers.browsing import StatisticsAnswer
 from formulary_catalog.domain.audit.chain import OWN_TRACE
@@ -34,7 +35,7 @@ _QUERY = "OOMKilled critical"
 _DAY = timedelta(days=1)
 _INCIDENTS = 5
 _EXAMPLES = 3
-_FAILED = frozenset({"failed", "timed_out"})
+_FAILED = frozenset({"failed", "timed_out", "halted", "not_helped", "relapsed"})
 _NOT_SERVED = ("Pending", "Disabled")
 
 router = APIRouter(route_class=ConsoleRoute)
@@ -73,6 +74,7 @@ async def overview(request: Request) -> Response:
         title="Overview",
         tiles=tiles,
         page=incidents,
+        notes=list(dict.fromkeys([*runs.notes, *incidents.notes])),
         altered=altered,
         own=OWN_TRACE,
         query=_QUERY,
@@ -110,7 +112,7 @@ def _of_runs(runs: RunsToday) -> Iterator[Tile]:
     yield Tile(
         name="Runs of the last day",
         number=str(sum(runs.states.values())),
-        said=", ".join(f"{number} {states[state]}" for state, number in runs.states.items()) or "none was asked for",
+        said=", ".join(f"{number} {states[state]}" for state, number in runs.states.items()) or "no runs",
         href=ended,
         tone="bad" if _FAILED & runs.states.keys() else "plain",
     )
@@ -135,13 +137,8 @@ def _of_catalog(numbers: StatisticsAnswer | None, refused: int) -> Iterator[Tile
     yield Tile(
         name="Searches of the last day",
         number=str(asked),
-        said=f"{unanswered} without a sure answer"
-        if unanswered
-        else "each with an answer"
-        if asked
-        else "nobody asked",
+        said=f"{unanswered} without a sure answer" if unanswered else "each with an answer" if asked else "no searches",
         href=f"{CONSOLE_PATH}/coverage",
-        tone="waiting" if unanswered else "plain",
     )
 
 
@@ -149,10 +146,13 @@ def _of_records(incidents: TracePage, altered: list[str]) -> Iterator[Tile]:
     shown = len(incidents.traces)
     if not shown:
         return
+    newest = (
+        f"; of long ones, the newest {PIECE} events" if any(each.events > PIECE for each in incidents.traces) else ""
+    )
     yield Tile(
         name="Records verified",
         number=f"{shown - len(altered)} of {shown}",
-        said="not as recorded: see below" if altered else "of the incidents below, as they were written",
+        said="not as recorded; see below" if altered else f"of the incidents below, as they were written{newest}",
         href=f"{CONSOLE_PATH}/incidents",
         tone="bad" if altered else "plain",
     )
@@ -160,8 +160,10 @@ def _of_records(incidents: TracePage, altered: list[str]) -> Iterator[Tile]:
 
 async def _examples(services: Services, caller: Caller) -> list[tuple[TargetAnswer, str]]:
     """Targets of different owners with what these demand, and where the question is answered for each."""
-    found = []
-    for reference in services.parts.targets.examples()[:_EXAMPLES]:
+    found: list[tuple[TargetAnswer, str]] = []
+    for reference in services.parts.targets.examples():
+        if len(found) == _EXAMPLES:
+            break
         try:
             target = await services.targets.read(reference, caller=caller)
         except FormularyError:  # a namespace that lacks a label: nothing could be answered for it
