@@ -5,6 +5,8 @@ would run a workflow is missing without a cluster: `runs/stand_in` takes the ope
 """
 
 import asyncio
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formulary_catalog.cli.options import data_dir_option, settings_of
+from formulary_catalog.cli.options import DEFAULT_URL, data_dir_option, settings_of
 from formulary_catalog.errors import StartupError
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ _INPUT = {
     "REPLICAS": 4,
 }
 _SHOWN_HITS = 2
+_SCALES = 2
+"""Which of the steps changes something."""
 _SECONDS = 60.0
 _WAIT_MS = 20_000
 _DIGEST = 19
@@ -160,13 +164,13 @@ async def _story(url: str, *, page: "Page", catalog: "Standalone") -> None:
         agent, person = _Agent(http, page=page), Remote(http)
         runs = Runs(person)
 
-        _heading(page, "1  An agent asks for the team search")
+        _heading(page, "1  An agent asks for example-search")
         await agent.search(_FREE)
 
-        _heading(page, "2  It asks the same for the team payments")
+        _heading(page, "2  It asks the same for example-payments")
         search_id = await agent.search(_CAREFUL)
 
-        _heading(page, "3  It asks for the first one by name: that restarts pods")
+        _heading(page, "3  It asks for the first one anyway, which restarts pods")
         await agent.call("invoke_workflow", workflow_id=_FORBIDDEN, search_id=search_id)
 
         _heading(page, "4  It chooses what is allowed, and asks for a run")
@@ -191,14 +195,17 @@ async def _story(url: str, *, page: "Page", catalog: "Standalone") -> None:
         assert ended.message == ENDED, ended
         page.paragraph(ended.message, indent=3, mark="! ", style="yellow")
 
-        _heading(page, "6  All of it is on record")
+        _heading(page, "6  The record of that run")
         trace = await person.answer(TraceAnswer, "GET", f"/traces/{run['trace_id']}")
         for passage in trace.story.passages:
             title = passage.title.replace(f"{run['workflow_id']}@{run['version']}", _ALLOWED)
-            page.paragraph(title.partition(" after ")[0], indent=3, mark="· ")
+            by_whom = " (by the demo's stand-in: no Job)" if title.endswith(" started") else ""
+            page.paragraph(title.partition(" after ")[0] + by_whom, indent=3, mark="· ")
         await _verify(catalog.settings, page=page)
     page.line()
-    page.line("Next: formulary up, then http://127.0.0.1:8080/console", style="bold")
+    program = "formulary" if shutil.which("formulary") else sys.argv[0]
+    page.line(f"Next: {program} up", style="bold")
+    page.line(f"      {DEFAULT_URL}/console", style="bold")
 
 
 class _Agent:
@@ -220,7 +227,7 @@ class _Agent:
         for hit in found["workflows"][:_SHOWN_HITS]:
             self._page.line(f"   {hit['confidence']:.2f}  {hit['workflow_id']}", style="green")
             self._page.paragraph(hit["title"], indent=9)
-        self._page.line(f"   of {found['total_results']} workflows that are allowed there", style="dim")
+        self._page.line(f"   of {found['total_results']} workflows allowed there", style="dim")
         return str(found["search_id"])
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -248,7 +255,8 @@ def _show_card(card: "WaitingRun", *, page: "Page") -> None:
         ("proposed", card.title),
         ("because", card.choice.reasoning if card.choice is not None else ""),
         ("waits", "; ".join(card.why)),
-        ("runs", card.steps[2].command),
+        ("runs", card.steps[_SCALES].command),
+        ("", f"and {len(card.steps) - 1} more steps"),
         ("digest", f"{card.digest[:_DIGEST]}…"),
     )
     for label, value in facts:
@@ -264,6 +272,6 @@ async def _verify(settings: "Settings", *, page: "Page") -> None:
     async with existing_database(settings) as dsn, TraceReader.open(dsn) as reader:
         replay = await reader.examine()
     if replay.passed:
-        page.line(f"   ✓ verified: {counted(replay.event_count, 'event')}, as they were written", style="green")
+        page.line(f"   ✓ all {counted(replay.event_count, 'event')} of this demo, as they were written", style="green")
     else:
         page.line(f"   ✗ {counted(len(replay.findings), 'finding')}", style="red")

@@ -33,6 +33,7 @@ def test_the_demo_plays_the_loop_as_it_is_recorded_and_leaves_nothing(place: Pat
     done = formulary_now(
         "demo",
         TMPDIR=str(place),
+        PATH=f"{Path(FORMULARY).parent}:{os.environ['PATH']}",
         FORMULARY_DATABASE_URL="postgresql://nobody@127.0.0.1:9/nothing",
         **recording.ENVIRONMENT,
     )
@@ -49,7 +50,7 @@ def test_the_demo_plays_the_loop_as_it_is_recorded_and_leaves_nothing(place: Pat
     assert "✗ workflow 'oom-raise-memory-limit' is not found among" in refused
     assert "✓ approved, for this digest alone" in approved
     assert "not run: no cluster is connected" in approved
-    assert "events, as they were written" in record
+    assert "events of this demo, as they were written" in record
     assert list(place.iterdir()) == []
     assert_golden(recording.svg(done.out), recording.FILE)
 
