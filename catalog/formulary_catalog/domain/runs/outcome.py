@@ -88,6 +88,7 @@ class TargetState:
 class TargetWatch:
     """What was seen of a target: `before` the run began and `after` it ended, and since then when `ready` changed.
 
+    Of very many changes the newest are kept, which say what there was in the end.
     `changed` says what somebody else did to it since the run ended.
     """
 
@@ -106,9 +107,9 @@ class TargetWatch:
         if self.after is not None and not self.changed:
             watch = replace(watch, changed=_change(self.after, state, at=at))
         known = self.ready[-1][1] if self.ready else None
-        if state.ready is None or state.ready == known or len(self.ready) >= _MOST_CHANGES:
+        if state.ready is None or state.ready == known:
             return watch
-        return replace(watch, ready=(*self.ready, (at, state.ready)))
+        return replace(watch, ready=(*self.ready, (at, state.ready))[-_MOST_CHANGES:])
 
     def as_json(self) -> dict[str, Any]:
         """As it is stored."""
@@ -178,6 +179,8 @@ def decide(run: Observed) -> Verdict:
         return _unknown(f"{run.other_run} acted on the same target meanwhile")
     if run.watch.changed:
         return _unknown(run.watch.changed)
+    if replaced := _replaced(run.watch):
+        return _unknown(replaced)
     if run.of_alert and run.episodes is None:
         return _unknown("the alert of its incident is not known any more")
     if _is_target_unseen(run) and not _fires(run, at=run.until):
@@ -192,8 +195,8 @@ def of_stopped(phase: Phase) -> Verdict:
 
 
 def _of_bad_end(run: Observed, states: Sequence[tuple[datetime, bool]]) -> Verdict:
-    better = _had_problem(run) and any(good for _, good in states)
-    if better:
+    was_good = any(good for at, good in states if at >= run.stable_at)
+    if was_good and run.phase is Phase.SUCCEEDED and _had_problem(run):
         return Verdict(outcome=Outcome.RELAPSED, feedback=f"it was better for a while, then {_said(run)}")
     return Verdict(outcome=Outcome.NOT_HELPED, feedback=_said(run))
 
@@ -219,19 +222,16 @@ def _unknown(feedback: str) -> Verdict:
 
 
 def _had_problem(run: Observed) -> bool:
-    """Whether anything was seen to be wrong when it ran."""
-    fired = any(
-        began <= run.finished_at and (ended is None or ended > run.started_at) for began, ended in run.episodes or ()
-    )
-    return fired or (run.watch.before is not None and run.watch.before.ready is False)
+    """Whether anything was seen to be wrong when it began: what began later may be its own doing."""
+    return _fires(run, at=run.started_at) or (run.watch.before is not None and run.watch.before.ready is False)
 
 
 def _moments(run: Observed) -> list[datetime]:
-    """When anything changed between the end of the run and that of the window, both included."""
+    """The end of the run, of the stabilization and of the window, and when anything changed in between."""
     changes = [at for episode in run.episodes or () for at in episode if at is not None]
     changes += [at for at, _ in run.watch.ready]
     within = {at for at in changes if run.finished_at < at < run.until}
-    return sorted({run.finished_at, run.until} | within)
+    return sorted({run.finished_at, run.stable_at, run.until} | within)
 
 
 def _is_good(run: Observed, *, at: datetime) -> bool:
@@ -256,13 +256,10 @@ def _ready(run: Observed, *, at: datetime) -> bool | None:
 
 
 def _is_target_unseen(run: Observed) -> bool:
-    """Whether nobody looked at the target at the end of the window, or too late to say when it became what it is."""
+    """Whether nobody looked at the target at the end of the window: a later look does not say what was then."""
     if not run.has_target:
         return False
-    if run.looked_at is None:
-        return True
-    late = run.looked_at > run.until + timedelta(seconds=_LATE_SECONDS)
-    return late and any(at > run.until for at, _ in run.watch.ready)
+    return run.looked_at is None or run.looked_at > run.until + timedelta(seconds=_LATE_SECONDS)
 
 
 def _said(run: Observed) -> str:
@@ -287,10 +284,25 @@ def _parts(run: Observed) -> Iterator[str]:
 def _change(after: TargetState, now: TargetState, *, at: datetime) -> str:
     """What happened to a target since a run ended that the run cannot have done; empty for nothing."""
     if after.uid != now.uid:
-        return f"{after.name} was {'deleted' if not now.uid else 'created again'} by {_when(at)}, after the run ended"
+        return f"{after.name} was {_gone(now)} by {_when(at)}, after the run ended"
     if after.generation != now.generation:
         return f"{after.name} was changed by {_when(at)}, after the run ended"
     return ""
+
+
+def _replaced(watch: TargetWatch) -> str:
+    """That what was there when the run began was not when it ended, whoever did that; empty if it was.
+
+    What was missing may be what the run creates.
+    """
+    before, after = watch.before, watch.after
+    if before is None or after is None or before.uid in ("", after.uid):
+        return ""
+    return f"{before.name} was {_gone(after)} while the run went on"
+
+
+def _gone(now: TargetState) -> str:
+    return "created again" if now.uid else "deleted"
 
 
 def _when(at: datetime) -> str:

@@ -1,7 +1,7 @@
 """Whether an object works, as its own status says. Pure.
 
 `runs/verifying` of the operator asks it before and after a run. A rollout that is under way is not ready: the old pods
-say nothing of the new ones.
+say nothing of the new ones. Nor is what is scaled to nothing: it serves nobody.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ def readiness_of(kind: str, manifest: Json) -> bool | None:
 
 def _deployment(spec: Json, status: Json) -> bool:
     wanted = _number(spec, "replicas", default=1)
-    return _number(status, "replicas") == wanted and all(
+    return 0 < wanted == _number(status, "replicas") and all(
         _number(status, name) >= wanted for name in ("updatedReplicas", "availableReplicas")
     )
 
@@ -36,11 +36,11 @@ def _deployment(spec: Json, status: Json) -> bool:
 def _stateful_set(spec: Json, status: Json) -> bool:
     wanted = _number(spec, "replicas", default=1)
     updated = status.get("currentRevision") == status.get("updateRevision")
-    return _number(status, "readyReplicas") >= wanted and updated
+    return _number(status, "readyReplicas") >= wanted > 0 and updated
 
 
 def _replica_set(spec: Json, status: Json) -> bool:
-    return _number(status, "readyReplicas") >= _number(spec, "replicas", default=1)
+    return _number(status, "readyReplicas") >= _number(spec, "replicas", default=1) > 0
 
 
 def _daemon_set(spec: Json, status: Json) -> bool:

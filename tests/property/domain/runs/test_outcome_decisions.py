@@ -52,6 +52,11 @@ def observed(
     )
 
 
+def ended_with(episode: tuple[float, float], state: TargetState) -> Observed:
+    """A run of an alert whose target was so when it ended, and at the end of the window."""
+    return replace(observed(episode), watch=TargetWatch(before=BAD).ended(state, at=END))
+
+
 minutes = st.floats(min_value=-5, max_value=25, allow_nan=False)
 episodes = st.lists(st.tuples(minutes, minutes | st.none()).filter(lambda each: each[1] is None or each[0] < each[1]))
 looks = st.dictionaries(st.floats(min_value=0.1, max_value=15), st.booleans(), max_size=6).map(
@@ -79,6 +84,14 @@ looks = st.dictionaries(st.floats(min_value=0.1, max_value=15), st.booleans(), m
         pytest.param(observed((-5, 3), (9, 10)), Outcome.RELAPSED, id="came back for a minute"),
         pytest.param(observed((-5, 3), phase=Phase.FAILED), Outcome.UNKNOWN, id="resolved, and the run failed"),
         pytest.param(observed((-5, None), phase=Phase.FAILED), Outcome.NOT_HELPED, id="failed and stays"),
+        pytest.param(
+            replace(observed((-5, 3)), watch=TargetWatch(before=TargetState(name=BAD.name)).ended(GOOD, at=END)),
+            Outcome.HELPED,
+            id="created what was missing",
+        ),
+        pytest.param(observed((-5, 2), (3, None)), Outcome.NOT_HELPED, id="was better before it was stable alone"),
+        pytest.param(observed((-5, 2), (3, 9), (11, None)), Outcome.RELAPSED, id="better after it was stable"),
+        pytest.param(observed((-5, 6), (9, None), phase=Phase.FAILED), Outcome.NOT_HELPED, id="failed, and came back"),
     ],
 )
 def test_what_became_of_the_alert_and_the_target_decides(run: Observed, expected: Outcome) -> None:
@@ -132,6 +145,15 @@ def test_what_is_stored_of_a_watch_is_what_was_seen(ready: dict[float, bool]) ->
         pytest.param(
             replace(observed((-5, 3), ready={1: False, 20: True}), looked_at=after(20)), id="nobody saw the window end"
         ),
+        pytest.param(
+            replace(observed((-5, 3)), looked_at=after(20)), id="nobody saw the window end, all is well later"
+        ),
+        pytest.param(ended_with((-5, 3), TargetState(name=BAD.name)), id="the target was deleted while it ran"),
+        pytest.param(ended_with((-5, 3), replace(GOOD, uid="v")), id="the target was created again while it ran"),
+        pytest.param(
+            replace(observed((-0.5, 3)), watch=TargetWatch(before=GOOD).ended(GOOD, at=END)),
+            id="the alert began because of the run",
+        ),
         pytest.param(replace(observed(), watch=TargetWatch(before=GOOD).ended(GOOD, at=END)), id="nothing was wrong"),
         pytest.param(
             Observed(phase=Phase.SUCCEEDED, started_at=START, finished_at=END, window=WINDOW), id="nothing is known"
@@ -140,6 +162,14 @@ def test_what_is_stored_of_a_watch_is_what_was_seen(ready: dict[float, bool]) ->
 )
 def test_what_nobody_saw_is_unknown(run: Observed) -> None:
     assert decide(run).outcome is Outcome.UNKNOWN
+
+
+def test_what_a_target_is_in_the_end_is_known_however_often_it_changed() -> None:
+    run = observed((-5, 3), ready={minute / 10: bool(minute % 2) for minute in range(2, 150)})
+    assert run.watch.ready[-1] == (after(14.9), True)
+    assert len(run.watch.ready) == 50
+    last = observed((-5, 3), ready={minute / 10: bool(minute % 2) for minute in range(2, 151)})
+    assert "Deployment/web was not ready" in decide(replace(last, looked_at=after(15))).feedback
 
 
 def test_a_target_that_was_ready_and_is_not_was_not_helped() -> None:

@@ -41,6 +41,12 @@ def test_a_workload_is_ready_once_all_of_its_newest_generation_is(kind: str) -> 
         assert ready(kind, {**ROLLED_OUT[kind], name: behind}) is expected, name
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "ReplicaSet"])
+def test_what_is_scaled_to_nothing_is_not_ready(kind: str) -> None:
+    status = {"observedGeneration": 2, "currentRevision": "b", "updateRevision": "b"}
+    assert readiness_of(kind, {"metadata": {"generation": 2}, "spec": {"replicas": 0}, "status": status}) is False
+
+
 @pytest.mark.parametrize(
     ("kind", "status", "expected"),
     [
