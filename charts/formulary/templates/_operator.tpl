@@ -209,6 +209,7 @@
 - name: receiver-{{ .name }}
   secret:
     secretName: {{ .secretRef.name | quote }}
+    optional: true  # a receiver without its Secret fails alone
 {{- end }}
 {{- end }}
 {{- with .Values.operator.extraVolumes }}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from formulary_catalog.domain.notifications.notices import Event
@@ -194,7 +195,9 @@ async def test_a_sender_that_dies_between_sending_and_noting_it_sends_the_same_i
     assert world.hook.ids == ["waiting"]
 
 
-@pytest.mark.parametrize(("decision", "events"), [("Approve", ["waiting", "decided"]), ("", ["waiting", "reminder"])])
+@pytest.mark.parametrize(
+    ("decision", "events"), [("Approve", ["waiting", "decided.approved"]), ("", ["waiting", "reminder"])]
+)
 async def test_a_reminder_comes_before_a_run_expires_unless_somebody_has_decided(
     world: World, oncall: Receiver, decision: str, events: list[str]
 ) -> None:
@@ -231,7 +234,7 @@ async def test_nobody_is_asked_for_a_decision_that_was_made_while_the_receiver_w
     world.hook.status = 204
     await world.earlier("due_at", hours=22)
     await world.send(oncall)
-    assert world.hook.ids == ["decided"]
+    assert world.hook.ids == ["decided.approved"]
     assert world.outcomes() == {"failed": 1, "overtaken": 2, "delivered": 1}
 
 
@@ -242,7 +245,36 @@ async def test_a_run_waits_again_and_says_so_when_what_was_approved_has_changed(
     for _ in range(2):
         await world.runs.begin(run.id, content={"digest": "sha256:" + "b" * 64})
     await world.send(oncall)
-    assert sorted(world.hook.ids) == sorted(["waiting", f"waiting.{'b' * 12}", f"decided.{'a' * 12}"])
+    assert sorted(world.hook.ids) == sorted(["waiting", f"waiting.{'b' * 12}", f"decided.{'a' * 12}.approved"])
+    await world.earlier("due_at", hours=22)
+    await world.send(oncall)
+    assert world.hook.ids[3:] == ["reminder"]
+
+
+async def test_a_rejection_is_reported_of_what_somebody_else_has_approved(world: World, oncall: Receiver) -> None:
+    run = await world.waiting()
+    for decision in ("Approve", "Reject", "Reject"):
+        await world.answer(run, decision)
+    await world.send(oncall)
+    assert [each["data"]["state"] for each in world.hook.taken] == ["approved", "rejected"]
+
+
+async def test_a_receiver_that_is_removed_meanwhile_does_not_hinder_a_halt(
+    world: World, serving_side: Database, database: str
+) -> None:
+    other = await asyncpg.connect(database)
+    try:
+        async with other.transaction(), asyncio.timeout(10):
+            await other.execute("delete from formulary.notification_receiver")
+            halting = asyncio.create_task(HaltWriter(serving_side).halt(namespace="", reason="", by="ada"))
+            while not await other.fetchval("select exists (select from pg_locks where not granted)"):
+                assert not halting.done()
+                await asyncio.sleep(0)
+        halt, _ = await halting
+    finally:
+        await other.close()
+    assert halt.by == "ada"
+    assert await world.database.fetch("select from notification") == []
 
 
 async def test_a_receiver_gets_the_events_and_namespaces_that_it_wants(world: World, hook: Hook) -> None:

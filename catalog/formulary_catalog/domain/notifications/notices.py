@@ -104,7 +104,7 @@ def notices_of_answer(run: Invocation, *, approved: bool, by: str, digest: str) 
     if run.phase is not Phase.AWAITING_APPROVAL or not counts:
         return []
     said = "approved" if approved else "rejected"
-    return [_of_run(run, Event.DECIDED, content=digest, state=said, decided_by=by)]
+    return [_of_run(run, Event.DECIDED, content=digest, answer=said, state=said, decided_by=by)]
 
 
 def notices_of_outcome(run: Invocation) -> list[Notice]:
@@ -128,18 +128,18 @@ def _asking(run: Invocation, *, content: str) -> list[Notice]:
     until = run.created_at + timedelta(hours=APPROVAL_HOURS)
     waiting = _of_run(run, Event.WAITING, content=content, waits_until=moment(until))
     reminder = {
-        "id": _id(run.id, Event.REMINDER, content),
+        "id": _id(run.id, Event.REMINDER),
         "event": Event.REMINDER,
         "due_at": until - timedelta(hours=REMINDER_HOURS),
     }
     return [waiting, waiting.model_copy(update=reminder)]
 
 
-def _of_run(run: Invocation, event: Event, *, content: str = "", **more: str) -> Notice:
+def _of_run(run: Invocation, event: Event, *, content: str = "", answer: str = "", **more: str) -> Notice:
     state = true_state(run.phase, dry=False, started=run.started_at is not None, outcome=run.outcome)
     return Notice(
         **{
-            "id": _id(run.id, event, content),
+            "id": _id(run.id, event, content, answer),
             "event": event,
             "subject": run.id,
             "trace_id": run.trace_id,
@@ -156,8 +156,8 @@ def _of_run(run: Invocation, event: Event, *, content: str = "", **more: str) ->
     )
 
 
-def _id(subject: str, event: Event, content: str = "") -> str:
-    return ".".join(filter(None, [subject, event, content.removeprefix("sha256:")[:_DIGEST]]))
+def _id(subject: str, event: Event, content: str = "", answer: str = "") -> str:
+    return ".".join(filter(None, [subject, event, content.removeprefix("sha256:")[:_DIGEST], answer]))
 
 
 def _reason(reason: str) -> str:

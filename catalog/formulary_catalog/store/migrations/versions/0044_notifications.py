@@ -1,7 +1,8 @@
 """Notifications: who receives them, and the outbox.
 
 Server and writer add notices through a function, in the transaction of what they report. It gives each receiver one
-row, and takes the namespace from the run or the halt that the notice is about: none can be about anything else.
+row. Which receivers those are depends on the namespace of the run or the halt that there is, not on what a notice says.
+A receiver is locked meanwhile: one that another leader removes must not fail the change that is reported.
 """
 
 from alembic import op
@@ -69,6 +70,7 @@ STATEMENTS = [
         where seen_at > clock_timestamp() - interval '7 days'
           and (events = '{}' or in_event = any (events))
           and (namespaces = '{}' or namespace = '' or namespace = any (namespaces))
+        for key share of notification_receiver
         on conflict do nothing
     $$
     """,
