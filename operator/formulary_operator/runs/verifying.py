@@ -7,6 +7,7 @@ All that was seen is in the database: after a restart the next leader goes on wi
 import asyncio
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -101,25 +102,33 @@ class RunVerifier:
             return
         run, now = found
         assert run.verify_at is not None, "it is to be decided"
-        watch = known = TargetWatch.from_json(run.observed)
+        watch = TargetWatch.from_json(run.observed)
         try:
-            state = await self._state(run.target, known=known)
+            watch = await self._watched(run, known=watch, now=now)
         except Unavailable:  # read at the next look; it neither holds up other runs, nor this one for ever
             if not due.is_due or now - run.verify_at < timedelta(seconds=_LATE_SECONDS):
                 return
-            state = None
-        if state is not None and (watch := known.seen(state, at=now)) != known:
-            await self._store.note(run.id, watch=watch)
         if not due.is_due:
             return
-        verdict = decide(await self._observed(run, watch=watch, looked_at=now if state is not None else None))
+        verdict = decide(await self._observed(run, watch=watch))
         if (ended := await self._store.decide(run.id, verdict)) is not None:
             _log.info("outcome_decided", invocation=run.id, namespace=run.namespace, outcome=verdict.outcome.value)
             self._decided(ended)
 
-    async def _observed(self, run: Invocation, *, watch: TargetWatch, looked_at: datetime | None) -> Observed:
+    async def _watched(self, run: Invocation, *, known: TargetWatch, now: datetime) -> TargetWatch:
+        """With one more look, which is kept; after the first that follows the window there is none."""
+        if known.looked_at is not None or (state := await self._state(run.target, known=known)) is None:
+            return known
+        watch = known.seen(state, at=now)
+        if now >= _until(run):
+            watch = replace(watch, looked_at=now)
+        if watch != known:
+            await self._store.note(run.id, watch=watch)
+        return watch
+
+    async def _observed(self, run: Invocation, *, watch: TargetWatch) -> Observed:
         assert run.finished_at is not None, "it is over"
-        other = await self._store.other_run(run) if run.target.name else ""
+        other = await self._store.other_run(run, until=_until(run)) if run.target.name else ""
         return Observed(
             phase=run.phase,
             started_at=run.started_at or run.created_at,
@@ -130,7 +139,6 @@ class RunVerifier:
             has_target=bool(run.target.name),
             watch=watch,
             other_run=f"run {other}" if other else "",
-            looked_at=looked_at,
         )
 
     async def _episodes(self, run: Invocation) -> Episodes | None:
@@ -190,3 +198,9 @@ class RunVerifier:
             generation=int(metadata.get("generation") or 0),
             ready=readiness_of(kind.kind, found),
         )
+
+
+def _until(run: Invocation) -> datetime:
+    """The end of the window of a run that is over."""
+    assert run.finished_at is not None, "it is over"
+    return run.finished_at + timedelta(seconds=window_of(run.document).total)

@@ -7,8 +7,9 @@ from typing import Any
 import asyncpg
 import pytest
 
+from formulary_catalog.domain.alerts.reading import ID_PREFIX
 from formulary_catalog.domain.runs.outcome import Outcome, TargetState, TargetWatch, Verdict
-from formulary_catalog.domain.runs.run import Invocation, Phase
+from formulary_catalog.domain.runs.run import Invocation, Phase, RunTarget
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.runs.expiry import ExpiryWriter
@@ -33,9 +34,14 @@ async def ended(asked: InvocationStore, runs: RunWriter, verifying: Verification
 
 
 async def run(
-    asked: InvocationStore, runs: RunWriter, verifying: VerificationStore, *, phase: Phase = Phase.SUCCEEDED
+    asked: InvocationStore,
+    runs: RunWriter,
+    verifying: VerificationStore,
+    *,
+    phase: Phase = Phase.SUCCEEDED,
+    **changes: Any,
 ) -> Invocation:
-    accepted = (await asked.submit(request())).invocation
+    accepted = (await asked.submit(request(**changes))).invocation
     await runs.begin(accepted.id)
     await verifying.note_before(accepted.id, target=BEFORE)
     await runs.note_reference(accepted.id, reference=job_of(accepted.id))
@@ -77,13 +83,40 @@ async def test_what_was_seen_before_and_after_a_run_survives_a_restart(
     assert "changed by somebody else" in (await verifying.watch(ended.id)).changed
 
 
+@pytest.mark.parametrize("target", [request().target, RunTarget(kind="Pod", name="checkout-1", namespace="shop")])
 async def test_another_run_on_the_same_target_is_known(
-    ended: Invocation, asked: InvocationStore, runs: RunWriter, verifying: VerificationStore
+    ended: Invocation,
+    asked: InvocationStore,
+    runs: RunWriter,
+    verifying: VerificationStore,
+    writing: Database,
+    target: RunTarget,
 ) -> None:
-    assert await verifying.other_run(ended) == ""
-    later = await run(asked, runs, verifying)
-    assert await verifying.other_run(ended) == later.id
-    assert await verifying.other_run(later) == ""
+    assert await other_run(ended, verifying) == ""
+    later = await run(asked, runs, verifying, target=target)
+    assert await other_run(ended, verifying) == later.id
+    assert await other_run(later, verifying) == ended.id, "it may have helped later than it ended"
+    long_ago = (
+        "update invocation set finished_at = finished_at - interval '1 h', verify_at = verify_at - interval '1 h' "
+    )
+    await writing.execute(f"{long_ago} where id = $1", ended.id)
+    assert await other_run(later, verifying) == ""
+
+
+async def other_run(run: Invocation, verifying: VerificationStore) -> str:
+    assert run.verify_at is not None
+    return await verifying.other_run(run, until=run.verify_at)
+
+
+async def test_the_verdict_on_a_run_of_an_alert_comes_after_its_window(
+    asked: InvocationStore, runs: RunWriter, verifying: VerificationStore, writing: Database
+) -> None:
+    accepted = (await asked.submit(request())).invocation
+    await runs.begin(accepted.id)
+    await runs.note_reference(accepted.id, reference=job_of(accepted.id))
+    await writing.execute("update invocation set remediation_id = $1", f"{ID_PREFIX}1")
+    await runs.finish(accepted.id, phase=Phase.SUCCEEDED, reason="", message="")
+    assert [each.seconds for each in await verifying.open_runs()] == [1200]
 
 
 async def test_a_run_is_kept_until_its_outcome_is_known(

@@ -15,6 +15,8 @@ from formulary_catalog.domain.runs.run import Phase, duration_seconds
 
 _LATE_SECONDS = 60.0
 """A look that comes so much later than it should does not say what was then."""
+_REPORTED_WITHIN_SECONDS = 300.0
+"""Alertmanager says so much later that an alert began or ended: `group_interval` is 5 minutes."""
 _MOST_CHANGES = 50
 
 
@@ -48,8 +50,12 @@ class Window:
 
     @property
     def total(self) -> float:
-        """Seconds from the end of a run to its verdict."""
+        """Seconds from the end of a run to that of its window."""
         return self.stabilization + self.seconds
+
+    def verdict_after(self, *, of_alert: bool) -> float:
+        """Seconds from the end of a run to its verdict: what an alert did within the window is reported later."""
+        return self.total + (min(_REPORTED_WITHIN_SECONDS, self.seconds / 2) if of_alert else 0.0)
 
 
 def window_of(document: Mapping[str, Any]) -> Window:
@@ -89,13 +95,15 @@ class TargetWatch:
     """What was seen of a target: `before` the run began and `after` it ended, and since then when `ready` changed.
 
     Of very many changes the newest are kept, which say what there was in the end.
-    `changed` says what somebody else did to it since the run ended.
+    `changed` says what somebody else did to it since the run ended. `looked_at` is the time of the last look,
+    right after the end of the window; None before.
     """
 
     before: TargetState | None = None
     after: TargetState | None = None
     ready: tuple[tuple[datetime, bool], ...] = ()
     changed: str = ""
+    looked_at: datetime | None = None
 
     def ended(self, state: TargetState | None, *, at: datetime) -> "TargetWatch":
         """With what was seen as the run ended; None where that was not seen in time."""
@@ -118,17 +126,19 @@ class TargetWatch:
             "after": self.after.as_json() if self.after is not None else None,
             "ready": [[at.isoformat(), ready] for at, ready in self.ready],
             "changed": self.changed,
+            "looked_at": self.looked_at.isoformat() if self.looked_at is not None else None,
         }
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "TargetWatch":
         """The watch that `as_json` wrote; an empty one for nothing."""
-        before, after = stored.get("before"), stored.get("after")
+        before, after, looked_at = (stored.get(name) for name in ("before", "after", "looked_at"))
         return cls(
             before=TargetState.from_json(before) if before else None,
             after=TargetState.from_json(after) if after else None,
             ready=tuple((datetime.fromisoformat(at), ready) for at, ready in stored.get("ready", ())),
             changed=stored.get("changed", ""),
+            looked_at=datetime.fromisoformat(looked_at) if looked_at else None,
         )
 
 
@@ -138,11 +148,10 @@ Episodes = Sequence[tuple[datetime, datetime | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """All that is known of a run at the end of its window.
+    """All that is known of a run at its verdict.
 
     `episodes` are those of the incident's alert, None where the incident has no alert that is known; `of_alert` whether
     it should have one. `other_run` names a run of another workflow or request that changed the target meanwhile.
-    `looked_at` is when the target was looked at last, None where that could not be at the end.
     """
 
     phase: Phase
@@ -154,7 +163,6 @@ class Observed:
     has_target: bool = False
     watch: TargetWatch = field(default_factory=TargetWatch)
     other_run: str = ""
-    looked_at: datetime | None = None
 
     @property
     def stable_at(self) -> datetime:
@@ -249,7 +257,7 @@ def _fires(run: Observed, *, at: datetime) -> bool:
 
 def _ready(run: Observed, *, at: datetime) -> bool | None:
     """Readiness at a moment; at the end of the window what the last look, which comes right after it, has seen."""
-    upto = run.looked_at if at == run.until and run.looked_at is not None else at
+    upto = run.watch.looked_at if at == run.until and run.watch.looked_at is not None else at
     known = [ready for when, ready in run.watch.ready if when <= upto]
     first = run.watch.ready[0][1] if run.watch.ready else None
     return known[-1] if known else first
@@ -259,7 +267,8 @@ def _is_target_unseen(run: Observed) -> bool:
     """Whether nobody looked at the target at the end of the window: a later look does not say what was then."""
     if not run.has_target:
         return False
-    return run.looked_at is None or run.looked_at > run.until + timedelta(seconds=_LATE_SECONDS)
+    looked_at = run.watch.looked_at
+    return looked_at is None or looked_at > run.until + timedelta(seconds=_LATE_SECONDS)
 
 
 def _said(run: Observed) -> str:

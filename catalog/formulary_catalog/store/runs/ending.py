@@ -7,6 +7,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from formulary_catalog.domain.alerts.reading import is_alert_id
 from formulary_catalog.domain.notifications.notices import notices_of_change
 from formulary_catalog.domain.runs.outcome import TargetState, TargetWatch, of_stopped, window_of
 from formulary_catalog.domain.runs.run import Invocation, Phase
@@ -81,7 +82,7 @@ async def _begin_verification(connection: Connection, run: Invocation, *, target
         known = of_stopped(run.phase)
         change = "verify_at = finished_at, outcome = $2, feedback = $3"
         return await changed_run(connection, run.id, change, known.outcome, known.feedback)
-    seconds = window_of(run.document).total
+    seconds = window_of(run.document).verdict_after(of_alert=is_alert_id(run.remediation_id))
     watch = TargetWatch.from_json(run.observed).ended(target, at=run.finished_at)
     return await changed_run(
         connection,

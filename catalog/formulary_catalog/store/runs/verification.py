@@ -21,7 +21,7 @@ _OPEN = "verify_at is not null and outcome = ''"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRun:
-    """A run whose outcome is not decided. `seconds` are those of its whole window, `is_due` whether that is over."""
+    """A run whose outcome is not decided. `seconds`: from its end to the verdict; `is_due`: they are over."""
 
     id: str
     namespace: str
@@ -62,23 +62,29 @@ class VerificationStore:
         rows = await self._database.fetch("select observed from invocation where id = $1", invocation_id)
         return TargetWatch.from_json(rows[0]["observed"] if rows else {})
 
-    async def other_run(self, run: Invocation) -> str:
-        """The id of another run that changed the same target between the start of this one and its verdict, if any."""
+    async def other_run(self, run: Invocation, *, until: datetime) -> str:
+        """The id of another run that may explain what became of the target of this one between its start and `until`.
+
+        It ran then, or had ended and its own outcome was still open. A pod and its workload are the same target.
+        """
+        before = TargetWatch.from_json(run.observed).before
         found = await self._database.fetch(
             """
             select id from invocation as other
-            where id <> $1 and started_at < $2 and (finished_at is null or finished_at > $3)
+            where id <> $1 and started_at < $2 and (finished_at is null or greatest(finished_at, verify_at) > $3)
               and not dry_run and not degraded and reference <> '{}'
-              and target ->> 'name' = $4 and lower(target ->> 'kind') = lower($5)
+              and (target ->> 'name' = $4 and lower(target ->> 'kind') = lower($5)
+                   or observed #>> '{before,name}' = $7)
               and coalesce(target ->> 'namespace', '') = $6
             order by started_at limit 1
             """,
             run.id,
-            run.verify_at,
+            until,
             run.started_at,
             run.target.name,
             run.target.kind,
             run.target.namespace,
+            before.name if before is not None else None,
         )
         return found[0]["id"] if found else ""
 

@@ -36,7 +36,7 @@ def observed(
     *episodes: tuple[float, float | None], ready: dict[float, bool] | None = None, phase: Phase = Phase.SUCCEEDED
 ) -> Observed:
     """A run of an alert that fired from and to these minutes, and of a target that became ready or not at others."""
-    watch = TargetWatch(before=BAD).ended(GOOD, at=END)
+    watch = watched(BAD).ended(GOOD, at=END)
     for minute, is_ready in (ready or {}).items():
         watch = watch.seen(replace(GOOD, ready=is_ready), at=after(minute))
     return Observed(
@@ -48,13 +48,22 @@ def observed(
         episodes=[(after(began), None if ended is None else after(ended)) for began, ended in episodes],
         has_target=True,
         watch=watch,
-        looked_at=after(15),
     )
+
+
+def watched(before: TargetState | None) -> TargetWatch:
+    """A watch that goes on until the end of the window."""
+    return TargetWatch(before=before, looked_at=after(15))
+
+
+def looked(run: Observed, at: datetime | None) -> Observed:
+    """The same, whose target was looked at for the last time then."""
+    return replace(run, watch=replace(run.watch, looked_at=at))
 
 
 def ended_with(episode: tuple[float, float], state: TargetState) -> Observed:
     """A run of an alert whose target was so when it ended, and at the end of the window."""
-    return replace(observed(episode), watch=TargetWatch(before=BAD).ended(state, at=END))
+    return replace(observed(episode), watch=watched(BAD).ended(state, at=END))
 
 
 minutes = st.floats(min_value=-5, max_value=25, allow_nan=False)
@@ -85,7 +94,10 @@ looks = st.dictionaries(st.floats(min_value=0.1, max_value=15), st.booleans(), m
         pytest.param(observed((-5, 3), phase=Phase.FAILED), Outcome.UNKNOWN, id="resolved, and the run failed"),
         pytest.param(observed((-5, None), phase=Phase.FAILED), Outcome.NOT_HELPED, id="failed and stays"),
         pytest.param(
-            replace(observed((-5, 3)), watch=TargetWatch(before=TargetState(name=BAD.name)).ended(GOOD, at=END)),
+            replace(
+                observed((-5, 3)),
+                watch=watched(TargetState(name=BAD.name)).ended(GOOD, at=END),
+            ),
             Outcome.HELPED,
             id="created what was missing",
         ),
@@ -138,23 +150,23 @@ def test_what_is_stored_of_a_watch_is_what_was_seen(ready: dict[float, bool]) ->
     "run",
     [
         pytest.param(replace(observed((-5, 3)), episodes=None), id="the alert is forgotten"),
-        pytest.param(replace(observed((-5, 3)), looked_at=None), id="the target cannot be read at the end"),
+        pytest.param(looked(observed((-5, 3)), None), id="the target cannot be read at the end"),
         pytest.param(
-            replace(observed((-5, 3)), watch=TargetWatch().seen(GOOD, at=after(1))), id="nobody saw the run end"
+            replace(observed((-5, 3)), watch=watched(None).seen(GOOD, at=after(1))),
+            id="nobody saw the run end",
         ),
-        pytest.param(
-            replace(observed((-5, 3), ready={1: False, 20: True}), looked_at=after(20)), id="nobody saw the window end"
-        ),
-        pytest.param(
-            replace(observed((-5, 3)), looked_at=after(20)), id="nobody saw the window end, all is well later"
-        ),
+        pytest.param(looked(observed((-5, 3), ready={1: False, 20: True}), after(20)), id="nobody saw the window end"),
+        pytest.param(looked(observed((-5, 3)), after(20)), id="nobody saw the window end, all is well later"),
         pytest.param(ended_with((-5, 3), TargetState(name=BAD.name)), id="the target was deleted while it ran"),
         pytest.param(ended_with((-5, 3), replace(GOOD, uid="v")), id="the target was created again while it ran"),
         pytest.param(
-            replace(observed((-0.5, 3)), watch=TargetWatch(before=GOOD).ended(GOOD, at=END)),
+            replace(observed((-0.5, 3)), watch=watched(GOOD).ended(GOOD, at=END)),
             id="the alert began because of the run",
         ),
-        pytest.param(replace(observed(), watch=TargetWatch(before=GOOD).ended(GOOD, at=END)), id="nothing was wrong"),
+        pytest.param(
+            replace(observed(), watch=watched(GOOD).ended(GOOD, at=END)),
+            id="nothing was wrong",
+        ),
         pytest.param(
             Observed(phase=Phase.SUCCEEDED, started_at=START, finished_at=END, window=WINDOW), id="nothing is known"
         ),
@@ -169,17 +181,22 @@ def test_what_a_target_is_in_the_end_is_known_however_often_it_changed() -> None
     assert run.watch.ready[-1] == (after(14.9), True)
     assert len(run.watch.ready) == 50
     last = observed((-5, 3), ready={minute / 10: bool(minute % 2) for minute in range(2, 151)})
-    assert "Deployment/web was not ready" in decide(replace(last, looked_at=after(15))).feedback
+    assert "Deployment/web was not ready" in decide(last).feedback
 
 
 def test_a_target_that_was_ready_and_is_not_was_not_helped() -> None:
-    watch = TargetWatch(before=GOOD).ended(GOOD, at=END).seen(BAD, at=after(8))
+    watch = watched(GOOD).ended(GOOD, at=END).seen(BAD, at=after(8))
     assert decide(replace(observed(), episodes=None, of_alert=False, watch=watch)).outcome is Outcome.NOT_HELPED
 
 
 def test_the_window_is_that_of_the_workflow_else_fifteen_minutes_in_all() -> None:
     assert window_of({}).total == 900
     assert window_of({"spec": {"verification": {"window": "90s"}}}) == Window(stabilization=300, seconds=90)
+
+
+def test_the_verdict_on_a_run_of_an_alert_waits_for_what_is_reported_late() -> None:
+    assert [window_of({}).verdict_after(of_alert=each) for each in (False, True)] == [900, 1200]
+    assert Window(stabilization=1, seconds=8).verdict_after(of_alert=True) == 13
 
 
 @given(st.integers(min_value=0, max_value=500), st.integers(min_value=1, max_value=500))
