@@ -68,7 +68,7 @@ def say(dsn: str, name: str, *, namespace: str, status: str = "firing", fresh: b
 def test_what_becomes_of_the_problem_is_the_outcome_once_for_each_run(
     cluster: Cluster, database: str, namespace: str, operator_account: OperatorAccount, jobs: JobController, kills: bool
 ) -> None:
-    workflow = remedy(verification={"stabilization": "1s", "window": "25s" if kills else "8s"})
+    workflow = remedy(verification={"stabilization": "0s", "window": "25s" if kills else "8s"})
     cluster.kubectl("label", "namespace", namespace, "environment=staging")
     cluster.apply(*map(deployment, WHAT_HAPPENS), namespace=namespace)
     running = running_operator(cluster, workflow, dsn=database, namespace=namespace, account=operator_account)
