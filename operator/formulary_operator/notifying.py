@@ -1,7 +1,7 @@
 """Sends what the outbox holds to the receivers of the settings. `runtime` keeps it going on the leader.
 
 Each receiver has a loop of its own, so that one that hangs delays no other: claim one notice, send it, note what came
-of it. Whoever dies in between leaves a claim that ends, and the notice is sent again under the same id.
+of it. After a crash the claim expires, and the notice is sent again with the same id.
 """
 
 import asyncio

@@ -29,7 +29,7 @@ _LOOKS = 60
 _MOST_APART_SECONDS = 15.0
 """Between two looks at a target: a sixtieth of the window, and no more than this."""
 _LATE_SECONDS = 60.0
-"""Who sees the end of a run so much later cannot say what it left behind."""
+"""A target that is read so much later does not say what the run left behind."""
 _FOLLOWED = frozenset({"Pod", "ReplicaSet"})
 """Made again by what owns them, under other names."""
 _log = structlog.get_logger(__name__)
@@ -85,9 +85,7 @@ class RunVerifier:
 
     async def _round(self) -> None:
         looked, self._looked = self._looked, {}
-        for each in await self._store.open_runs():
-            if self._namespaces and each.namespace not in self._namespaces:
-                continue
+        for each in await self._store.open_runs(namespaces=self._namespaces):
             last, now = looked.get(each.id), time.monotonic()
             apart = min(each.seconds / _LOOKS, _MOST_APART_SECONDS)
             if last is not None and now - last < apart and not each.is_due:

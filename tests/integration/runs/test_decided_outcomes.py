@@ -72,7 +72,8 @@ async def test_of_many_leaders_one_decides(ended: Invocation, verifying: Verific
 async def test_what_was_seen_before_and_after_a_run_survives_a_restart(
     ended: Invocation, verifying: VerificationStore
 ) -> None:
-    (due,) = await verifying.open_runs()
+    (due,) = await verifying.open_runs(namespaces={ended.namespace})
+    assert await verifying.open_runs(namespaces={"bank"}) == []
     assert (due.id, due.seconds, due.is_due) == (ended.id, 900, False)
     found = await verifying.find(ended.id)
     assert found is not None

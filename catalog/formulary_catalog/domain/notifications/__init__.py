@@ -1,1 +1,1 @@
-"""Notifications: what people are told of runs, in which form, and who receives it."""
+"""Notifications: what is reported of runs, in which form, and who receives it."""

@@ -4,6 +4,7 @@
 workflow, and it finds the run undecided: neither a restart nor a second leader decides twice.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -39,14 +40,16 @@ class VerificationStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def open_runs(self) -> list[OpenRun]:
-        """The runs whose outcome is not decided, those that are due first."""
+    async def open_runs(self, *, namespaces: Collection[str] = ()) -> list[OpenRun]:
+        """The runs of these namespaces, of all without any, whose outcome is not decided, those that are due first."""
         rows = await self._database.fetch(
             f"""
             select id, namespace, extract(epoch from verify_at - finished_at)::double precision as seconds,
                    verify_at <= clock_timestamp() as is_due
-            from invocation where {_OPEN} order by verify_at limit {_AT_ONCE}
-            """
+            from invocation where {_OPEN} and ($1::text[] = '{{}}' or namespace = any ($1))
+            order by verify_at limit {_AT_ONCE}
+            """,
+            list(namespaces),
         )
         return [OpenRun(**row) for row in rows]
 
