@@ -42,6 +42,11 @@ def is_email(text: str) -> bool:
     return is_spaceless and text.count("@") == 1 and text[0] != "@" and "." in domain[1:-1]
 
 
+DURATIONS = {
+    f"{number}{unit}"
+    for unit, numbers in {"s": range(10_000), "m": range(1, 100), "h": range(1, 7)}.items()
+    for number in numbers
+}
 READ: Mapping[str, Callable[[str], bool]] = {
     "must consist of lower-case letters (a to z), digits, '-' and '.', with a letter or digit at both ends and on both "
     "sides of each '.'": is_subdomain,
@@ -60,6 +65,7 @@ READ: Mapping[str, Callable[[str], bool]] = {
     "must be a digest, 'sha256:' and 64 hexadecimal digits (0 to 9, a to f), or empty": lambda text: (
         not text or (text[:7] == "sha256:" and len(text) == 71 and {*text[7:]} <= HEX)
     ),
+    "must be a duration: 0s to 9999s, 1m to 99m or 1h to 6h, without leading zeros": lambda text: text in DURATIONS,
 }
 """The words, as a reader takes them."""
 

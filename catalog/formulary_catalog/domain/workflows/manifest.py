@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
-from formulary_catalog.domain.patterns import ADDRESS, CAMEL_CASE, DNS_LABEL, DNS_SUBDOMAIN, EMAIL
+from formulary_catalog.domain.patterns import ADDRESS, CAMEL_CASE, DNS_LABEL, DNS_SUBDOMAIN, DURATION, EMAIL
 from formulary_catalog.domain.text import WordPlace, exclusion_text, split_camel_case, with_split_words
 from formulary_catalog.domain.workflows.labels import WorkflowLabels, declared, fold_all, normalize_detected
 
@@ -87,8 +87,7 @@ CustomValues = Annotated[
 ]
 DetectedValue = Annotated[Text, BeforeValidator(_detected, json_schema_input_type=bool | Text)]
 Texts = Annotated[list[FilledText], BeforeValidator(_as_list, json_schema_input_type=FilledText | list[FilledText])]
-Duration = Annotated[str, StringConstraints(pattern=r"^(0s|[1-9][0-9]{0,3}s|[1-9][0-9]?m|[1-6]h)$")]
-"""Up to 6 h: nobody waits longer to learn whether a run helped."""
+Duration = Annotated[str, StringConstraints(pattern=DURATION)]
 RiskLevel = Literal["low", "medium", "high"]
 
 
