@@ -130,7 +130,7 @@ def test_intervals_are_over_cases_and_always_the_same() -> None:
 
 
 def test_an_input_is_made_for_every_starter_workflow() -> None:
-    assert matching("^(deployment|statefulset)/[a-z0-9][-a-z0-9.]*$") == "deployment/a"
+    assert matching("^(deployment|statefulset)/[a-z0-9][-a-z0-9.]*$") == "deployment/0"
     assert all(isinstance(example_input(each.spec), dict) for each in catalog(0))
 
 
