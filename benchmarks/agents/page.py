@@ -49,7 +49,7 @@ _TAIL = """\
 * B, C and D give no confidence, so nothing tells a chooser to abstain there. That is how they are used; a model may
   abstain by itself.
 * All policies know only names, descriptions and order. What a live model does is measured by
-  `benchmarks/agents/live.py`, by whoever has a key.
+  `benchmarks/agents/live.py`, with a key of your own.
 
 ## What it does not show
 

@@ -49,7 +49,7 @@ def run_command(*, log_level: str) -> None:
     try:
         _run_until_stopped(run(settings))
     except FormularyError as error:
-        # A line of the log like all others, for whoever collects it; not for a person at a terminal.
+        # A line of the log like all others, for log collectors, not for a person at a terminal.
         structlog.get_logger(__name__).error("stopped", reason=str(error))
         sys.exit(error.exit_code)
 

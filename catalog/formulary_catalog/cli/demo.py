@@ -48,7 +48,7 @@ _HOST = "127.0.0.1"
 
 
 class _Finished(Exception):
-    """The story is told: the server stops."""
+    """The demo is over: the server stops."""
 
 
 @click.command("demo")

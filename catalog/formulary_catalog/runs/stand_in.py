@@ -1,4 +1,4 @@
-"""Stands in for the operator where there is no cluster, for `formulary demo`.
+"""Replaces the operator where there is no cluster, for `formulary demo`.
 
 It decides on runs as the operator does, on the same rows and by the same rules: a run that needs an approval waits for
 it, with what would run and its digest. It creates nothing, and says so in the record of the run.

@@ -129,7 +129,7 @@ async def standalone(
     """Start everything up to the load of the manifests, and stop what was started.
 
     Without manifests these are the starter catalog, and the example targets if `examples` asks for them: an agent that
-    names one of its own shall be told that it is not known, and not be answered from an example.
+    names one of its own must get an error that it is not known, not an answer from an example.
     `kube_context` is the context of the kubeconfig where the settings have targets read from a cluster; empty for the
     current one.
 

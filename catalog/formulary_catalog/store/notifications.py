@@ -1,6 +1,6 @@
 """The outbox: notices, kept in the transaction of what they report and handed to the sender until they are delivered.
 
-Whoever changes a run calls `add_notices`, the server's role included: a function of the database gives each receiver
+Each change of a run calls `add_notices`, also in the server's role: a function of the database gives each receiver
 that wants it one row, and none for what is no run. The operator's `notifying` announces the receivers and sends.
 """
 
@@ -16,7 +16,7 @@ from formulary_catalog.domain.notifications.receivers import Receiver
 from formulary_catalog.store.database.connection import Connection, Database
 
 LEASE_SECONDS = 60.0
-"""A claimed notice is due again after that: whoever claimed it may be gone. Longer than an attempt takes."""
+"""A claimed notice is due again after that: the sender may be gone. Longer than an attempt takes."""
 RETRY_HOURS = 25.0
 """So long a notice is tried again."""
 _RETENTION_DAYS = 7

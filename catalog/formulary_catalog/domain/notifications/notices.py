@@ -47,7 +47,7 @@ class Event(StrEnum):
 
 
 class Notice(BaseModel):
-    """One notification, whoever receives it. `subject` is the id of a run, or the trace of a halt.
+    """One notification, the same for each receiver. `subject` is the id of a run, or the trace of a halt.
 
     `id` is the same however often it is sent. `due_at`: not before; None for at once.
     """

@@ -300,7 +300,7 @@ def _change(after: TargetState, now: TargetState, *, at: datetime) -> str:
 
 
 def _replaced(watch: TargetWatch) -> str:
-    """That what was there when the run began was not when it ended, whoever did that; empty if it was.
+    """Says that the target was gone, or another object, when the run ended; empty if it was not.
 
     What was missing may be what the run creates.
     """
