@@ -116,10 +116,11 @@ class Searcher:
                     namespaces=scope.namespaces,
                 )
                 unknown = []
-                excluded = frozenset[str]()
-                named = names_to_check(page) - {each.name for each in ranked.candidates.evidence}
-                if named and scope.context is not None:
-                    excluded = await self._names.excluded(named, constraints=plan.imposed, namespaces=scope.namespaces)
+                quotable = None
+                if scope.context is not None:
+                    quotable = await self._names.allowed(
+                        names_to_check(page), constraints=plan.imposed, namespaces=scope.namespaces
+                    )
                 if not ranked.candidates.total:
                     narrowed = plan.narrowing
                     given = {Declared.ACTION_TYPE: narrowed.action_type, Declared.NAMESPACE: narrowed.namespace}
@@ -141,7 +142,7 @@ class Searcher:
                     unfamiliar=unfamiliar,
                     hits=[each for each, _ in shown],
                 ),
-                *what_to_check(page, query=kept[0][1].ranked.plan.parsed.text if kept else "", excluded=excluded),
+                *what_to_check(page, query=kept[0][1].ranked.plan.parsed.text if kept else "", allowed=quotable),
                 *not_invocable_notes([each.workflow_id for each, hit in kept if hit.parsed.not_invocable_because]),
             ],
             search_id=str(search_id),

@@ -24,8 +24,15 @@ _NAMED = 3
 _LEAST = 1e-4
 _SHORTEST = 20
 """Bytes of a quotation that tell anything."""
-_HYPHENATED = re.compile(r"(?<![\w.-])[a-z0-9]+(?:[.-]+[a-z0-9]+)+(?![\w-])")
-"""What may be the name of a workflow: one word alone is a word."""
+_NAME = re.compile(
+    r"(?<![\w.-])(?:[a-z0-9.]+(?:-+[a-z0-9.]*[a-z0-9]){2,}"
+    r"|(?:(?<=: )|(?<=\()|(?<=\btake )|(?<=\buse )|(?<=\brun )|(?<=\btry )|(?<=\bsee )|(?<=\bprefer ))"
+    r"[a-z0-9.]+-+[a-z0-9.]*[a-z0-9])(?![\w/-])"
+)
+"""What reads as the name of a workflow: three words with hyphens, or two where a sentence advises something.
+
+Whether such a workflow exists is not asked: an answer must not depend on what the caller may not find.
+"""
 _NOT_ALLOWED = "[not allowed here]"
 
 
@@ -33,15 +40,15 @@ Page = Sequence[tuple[WorkflowHit, RemediationWorkflow]]
 
 
 def names_to_check(page: Page) -> set[str]:
-    """What the note may quote that looks like the name of a workflow."""
-    return {name for _, workflow in _alike(page)[:_NAMED] for name in _HYPHENATED.findall(_written(workflow)[1])}
+    """What the note may quote that reads as the name of a workflow."""
+    return {name for _, workflow in _alike(page)[:_NAMED] for name in _NAME.findall(_written(workflow)[1])}
 
 
-def what_to_check(page: Page, *, query: str, excluded: Collection[str] = ()) -> list[str]:
+def what_to_check(page: Page, *, query: str, allowed: Collection[str] | None = None) -> list[str]:
     """A note for who chooses: what the first hit is not for, or what it needs; none where none fits.
 
     Where several fit about equally, of up to three of them. What speaks most of the query comes first, since a note may
-    be cut further. `excluded`: names of workflows that the incident excludes. None of them is quoted, since a model
+    be cut further. `allowed`: under an incident, the names of workflows that may be quoted. No other is, since a model
     would take it for advice.
     """
     alike = _alike(page)
@@ -55,7 +62,8 @@ def what_to_check(page: Page, *, query: str, excluded: Collection[str] = ()) -> 
     checks, label = [], ""
     for hit, workflow in named:
         field, text = _written(workflow)
-        text = _HYPHENATED.sub(lambda found: _NOT_ALLOWED if found[0] in excluded else found[0], text)
+        if allowed is not None:
+            text = _NAME.sub(lambda found: found[0] if found[0] in allowed else _NOT_ALLOWED, text)
         before = f"{field} of " if field != label else ""
         if check := _check(before + hit.workflow_id, text, room=room, query=query):
             checks.append(check)

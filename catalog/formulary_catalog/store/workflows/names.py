@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from formulary_catalog.domain.workflows.labels import UNCONSTRAINED, WILDCARD, Constraints
+from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
@@ -145,23 +145,21 @@ class NameReader:
 
         return await self._database.read(read)
 
-    async def excluded(
+    async def allowed(
         self, names: Collection[str], *, constraints: Constraints, namespaces: frozenset[str] | None
     ) -> frozenset[str]:
-        """Those of the names that are of served workflows, and of no allowed one.
+        """Those of the names that allowed workflows have.
 
         Raises:
             Unavailable: the database does not answer.
         """
+        if not names:
+            return frozenset()
         arguments = StatementArguments()
         asked = arguments.add(sorted(names), "text[]")
-        served, allowed = (
-            f"select name as value from workflow_version as version where name = any ({asked}) and "
-            f"{AllowedVersions(each, arguments).looked_up('version')}"
-            for each in (UNCONSTRAINED, constraints)
-        )
-        found = await self._values(f"{served} except {allowed}", arguments, namespaces=namespaces)
-        return frozenset(found)
+        allowed = AllowedVersions(constraints, arguments).looked_up("version")
+        statement = f"select name as value from workflow_version as version where name = any ({asked}) and {allowed}"
+        return frozenset(await self._values(statement, arguments, namespaces=namespaces))
 
     async def declared(
         self, what: Declared, *, constraints: Constraints, namespaces: frozenset[str] | None

@@ -94,12 +94,16 @@ def test_hits_that_fit_alike_are_told_apart_by_what_their_authors_wrote() -> Non
     )
 
 
-def test_a_workflow_that_the_incident_excludes_is_not_quoted_by_its_name() -> None:
-    page = [_line("a", whenNotToUse="It leaks: oom-restart, or oom-restart-all.")]
-    assert what_to_check(page, query=QUERY, excluded={"oom-restart"}) == [
-        "before a run, check when_not_to_use of a (It leaks: [not allowed here], or oom-restart-all.)"
+def test_under_an_incident_only_allowed_workflows_are_quoted_by_their_names() -> None:
+    text = "Many pods: take oom-scale-out (node-drain), or oom-restart-all. A read-only node: oom-restart."
+    page = [_line("a", whenNotToUse=text)]
+    masked = "[not allowed here]"
+    assert what_to_check(page, query=QUERY, allowed={"oom-scale-out"}) == [
+        f"before a run, check when_not_to_use of a (Many pods: take oom-scale-out ({masked}), or "
+        f"{masked}. A read-only node: {masked}.)"
     ]
-    assert names_to_check(page) == {"oom-restart", "oom-restart-all"}
+    assert what_to_check(page, query=QUERY) == [f"before a run, check when_not_to_use of a ({text})"]
+    assert names_to_check(page) == {"oom-restart", "oom-scale-out", "node-drain", "oom-restart-all"}
 
 
 @pytest.mark.parametrize(
