@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import yaml
+
 from lab.node.addons.install import DNS_IMAGE, METRICS_IMAGE
 from lab.node.containers import PAUSE_IMAGE
 from lab.node.formulary_image import ROOT, formulary_layer, libraries_layer
@@ -41,11 +43,20 @@ _PATH = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """An image: its name with its tag, its layers from the lowest, and its configuration."""
+    """An image: its name with its tag, its layers from the lowest, its configuration, and the digest of the real one.
+
+    Workflows ask for their image by digest, which none made here can have: the name with that digest leads to it too.
+    """
 
     name: str
     layers: tuple[Path, ...]
     config: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+
+    @property
+    def other_name(self) -> str:
+        """The name by which containerd looks for it where a digest is asked for; empty without one."""
+        return f"{self.name.rpartition(':')[0]}@{self.digest}" if self.digest else ""
 
 
 def all_images(programs: Programs) -> list[Image]:
@@ -57,7 +68,7 @@ def all_images(programs: Programs) -> list[Image]:
     return [
         Image(name=PAUSE_IMAGE, layers=(pause_layer(),), config={"Entrypoint": ["/pause"], "User": "65535:65535"}),
         Image(name=BUSYBOX_IMAGE, layers=(busybox,), config={"Cmd": ["sh"], "Env": ["PATH=/bin"]}),
-        Image(name=_TOOLS_IMAGE, layers=(tools,), config={"Cmd": ["sh"], "Env": [_PATH]}),
+        Image(name=_TOOLS_IMAGE, layers=(tools,), config={"Cmd": ["sh"], "Env": [_PATH]}, digest=_tools_digest()),
         Image(name=PYTHON_IMAGE, layers=(python,), config={"Cmd": ["python3"], "Env": [_PATH]}),
         _addon(DNS_IMAGE, "dns", python, addons),
         _addon(METRICS_IMAGE, "metrics", python, addons),
@@ -90,7 +101,9 @@ def all_images(programs: Programs) -> list[Image]:
 
 def prepare_store(images: Sequence[Image]) -> Path:
     """The directory of containerd with these images, made by containerd itself unless it is in the cache."""
-    of = json.dumps([[image.name, [layer.name for layer in image.layers], dict(image.config)] for image in images])
+    of = json.dumps(
+        [[image.name, image.digest, [layer.name for layer in image.layers], dict(image.config)] for image in images]
+    )
     store = cache() / f"store-{hashlib.sha256(of.encode()).hexdigest()[:16]}"
     if not store.exists():
         with TemporaryDirectory(dir=cache()) as scratch:
@@ -99,7 +112,8 @@ def prepare_store(images: Sequence[Image]) -> Path:
             for image, archive in zip(images, archives, strict=True):
                 write_archive(image, archive)
             command = ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc"]
-            module = [sys.executable, "-m", "lab.node.importing", str(home), *map(str, archives)]
+            names = {image.other_name: image.name for image in images if image.digest}
+            module = [sys.executable, "-m", "lab.node.importing", str(home), json.dumps(names), *map(str, archives)]
             subprocess.run([*command, *module], check=True, stdin=subprocess.DEVNULL, cwd=ROOT)
             (home / "containerd").rename(store)
         for old in set(cache().glob("store-*")) - {store}:
@@ -124,6 +138,16 @@ def write_archive(image: Image, archive: Path) -> None:
             information = tarfile.TarInfo(member)
             information.size = len(content)
             tar.addfile(information, BytesIO(content))
+
+
+def _tools_digest() -> str:
+    """The digest by which workflows of the starter catalog ask for the image of their commands."""
+    workflows = [
+        yaml.safe_load(path.read_text(encoding="utf-8")) for path in (ROOT / "catalog/workflows").glob("*.yaml")
+    ]
+    run = [workflow["spec"]["execution"] for workflow in workflows]
+    (digest,) = {each["bundleDigest"] for each in run if each["bundle"] == _TOOLS_IMAGE}
+    return str(digest)
 
 
 def _addon(name: str, program: str, *layers: Path) -> Image:

@@ -1,5 +1,6 @@
-"""Lets containerd unpack images into its store: `importing.py HOME ARCHIVE...`, run in namespaces of its own."""
+"""Lets containerd unpack images into its store: `importing.py HOME NAMES ARCHIVE...`, run in namespaces of its own."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,13 +10,15 @@ from lab.node.processes import Processes, run
 
 
 def main() -> None:
-    """Import all, and end containerd so that its databases are whole."""
-    home, *archives = map(Path, sys.argv[1:])
+    """Import all, give them their other names, and end containerd so that its databases are whole."""
+    home, archives = Path(sys.argv[1]), sys.argv[3:]
     mount_own_folders()
     processes = Processes(home)
     start_containerd(processes, home=home)
     for archive in archives:
         run(*ctr(home), "images", "import", "--all-platforms", archive)
+    for other, name in json.loads(sys.argv[2]).items():
+        run(*ctr(home), "images", "tag", name, other)
     processes.stop("containerd")
 
 
