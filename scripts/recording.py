@@ -1,7 +1,7 @@
 """Writes docs/images/demo.svg: what `formulary demo` prints, as a recording for README.
 
 The picture is made of the output alone: each line appears after a fixed time, so that the same output gives the same
-file. `tests/integration/cli/test_demo.py` holds it to what the command prints now.
+file. `tests/integration/processes/test_demo.py` holds it to what the command prints now.
 """
 
 import os

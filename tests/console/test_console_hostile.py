@@ -205,6 +205,7 @@ async def test_a_file_of_rules_may_have_any_name(opened: Window, texts: Sequence
         await upload(opened, "/console/rules", "no manifest", name=name)
 
 
+@pytest.mark.smoke
 async def test_rules_of_a_file_may_say_anything(opened: Window) -> None:
     document = contract("uploaded")
     document["spec"]["rules"] = [{"id": text[:_CUT], "effect": "DENY", "rationale": text} for text in HOSTILE]

@@ -67,6 +67,7 @@ async def test_a_page_has_no_barrier_and_breaks_no_rule_of_its_own(
 
 
 @each_look
+@pytest.mark.smoke
 async def test_who_is_not_known_gets_a_sign_in_page_without_barriers(
     console: Console, browser: Browser, scheme: Scheme, size: tuple[int, int]
 ) -> None:
@@ -91,6 +92,7 @@ async def test_a_page_says_the_same_without_javascript(windows: Windows, page: C
     assert await without.page.locator("h1").inner_text() == page.heading
 
 
+@pytest.mark.smoke
 async def test_the_navigation_reaches_every_page_without_javascript(windows: Windows) -> None:
     start = await (await windows.of("lead", scripts=False)).open(WAITING.url)
     names = await start.get_by_role("navigation").first.get_by_role("link").all_inner_texts()

@@ -25,6 +25,7 @@ from support.databases import copied_database
 from support.serving import listening
 
 
+@pytest.mark.smoke
 async def test_a_stranger_is_shown_how_to_sign_in_and_nothing_else(console: Console, browser: Browser) -> None:
     async with window(browser, console.url) as opened:
         for page in PAGES:
@@ -43,6 +44,7 @@ async def test_a_token_that_proves_nothing_is_refused_and_not_repeated(console: 
         assert not opened.seen.violations
 
 
+@pytest.mark.smoke
 async def test_the_cookie_of_a_session_is_closed_to_scripts_and_holds_no_token(
     console: Console, browser: Browser
 ) -> None:
@@ -94,6 +96,7 @@ async def test_who_signs_out_is_not_let_back_in_by_the_back_button_or_the_old_co
         assert await page.locator("h1").inner_text() == SIGN_IN.heading
 
 
+@pytest.mark.smoke
 async def test_a_token_that_is_revoked_ends_the_session(console: Console, browser: Browser) -> None:
     async with seen_by("guest", console=console, browser=browser) as opened:
         page = await opened.open(WAITING.url)
@@ -156,6 +159,7 @@ async def attacker(form: str) -> AsyncIterator[str]:
         yield url.rpartition(":")[2]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_a_page_of_another_origin_approves_nothing_in_somebodys_name(
     console: Console, browser: Browser, host: str

@@ -46,6 +46,7 @@ def card(page: Page, run: str) -> Locator:
     return page.locator(f"article[id='{run}']")
 
 
+@pytest.mark.smoke
 async def test_a_person_approves_by_keyboard_alone(console: Console, browser: Browser) -> None:
     run = await console.agent.run(SHOP)
     await render(console.dsn, run)
@@ -88,6 +89,7 @@ async def test_a_decision_leaves_what_was_typed_for_another_run(console: Console
         assert opened.seen.nothing, opened.seen
 
 
+@pytest.mark.smoke
 async def test_a_decision_that_fails_says_why_and_leaves_what_was_typed(console: Console, browser: Browser) -> None:
     run, other = await console.agent.run(SHOP), await console.agent.run(SHOP)
     async with seen_by("ana", console=console, browser=browser) as opened:

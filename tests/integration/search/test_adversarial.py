@@ -190,6 +190,7 @@ def test_there_are_enough_cases_of_every_kind() -> None:
     assert len({case.forbidden.embedding_text for case in CASES}) == len(CASES)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("size", SHARED)
 @pytest.mark.parametrize("mode", MODES)
 async def test_the_forbidden_workflow_is_never_returned(
@@ -315,6 +316,7 @@ async def _prepare(dsn: str, *, state: str) -> None:
     await owner.close()
 
 
+@pytest.mark.smoke
 async def test_no_name_leads_to_it(untouched: str, embedder: Embedder, thorough: bool) -> None:
     held = [case for case in CASES if case.held_everywhere]
     assert len(held) >= 80
@@ -342,6 +344,7 @@ async def _version_of(service: CatalogService, name: str, *, context: ContextRef
     return chosen.version_id
 
 
+@pytest.mark.smoke
 async def test_no_page_of_the_list_holds_it(world: World, untouched: str, embedder: Embedder, thorough: bool) -> None:
     async with reading(untouched, embedder=embedder, shared="small") as parts:
         for case in CASES if thorough else CASES[1::5]:
@@ -372,6 +375,7 @@ def headers(case: Case) -> dict[str, str]:
     return {"Authorization": f"Bearer {case.namespace}", "X-Remediation-Id": case.remediation_id}
 
 
+@pytest.mark.smoke
 async def test_it_does_not_get_out_over_rest(url: str, vectors: Vectors, thorough: bool) -> None:
     async with httpx2.AsyncClient(base_url=url, timeout=30) as http:
         for case in SOME if thorough else of_every_kind(1):
@@ -398,6 +402,7 @@ async def test_it_does_not_get_out_over_rest(url: str, vectors: Vectors, thoroug
                 assert found.status_code == 404 or found.json()["version_id"] != case.forbidden.version_id
 
 
+@pytest.mark.smoke
 async def test_nor_over_mcp(url: str, thorough: bool) -> None:
     for case in SOME if thorough else of_every_kind(2):
         async with agent(url, headers=headers(case)) as client:

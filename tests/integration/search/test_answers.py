@@ -20,6 +20,8 @@ from support.access import Rights
 from support.manifest import workflow
 from support.trail import recorded
 
+pytestmark = pytest.mark.smoke
+
 CALLER = Caller(name="test", access=EVERYTHING)
 NO_CONTEXT = ContextReference()
 

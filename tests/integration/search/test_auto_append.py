@@ -24,6 +24,8 @@ from support.manifest import analysis, workflow
 from support.serving import serving
 from support.trail import recorded
 
+pytestmark = pytest.mark.smoke
+
 INCIDENT = {"X-Remediation-Id": "rr-checkout"}
 CALLER = Caller(name="test", access=EVERYTHING)
 

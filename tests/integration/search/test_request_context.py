@@ -29,6 +29,8 @@ from support.filling import fill
 from support.services import open_parts, service_on
 from support.targets import NO_TARGETS
 
+pytestmark = pytest.mark.smoke
+
 CALLER = Caller(name="test", access=EVERYTHING)
 KEY, VALUE, OTHER = "k3y-team", "v4lue-payments", "v4lue-search"
 WAIT = 0.5

@@ -7,6 +7,8 @@ import pytest
 
 from formulary_catalog.store.database.connection import Database, Role
 
+pytestmark = pytest.mark.smoke
+
 
 @pytest.mark.parametrize("role", list(Role))
 async def test_a_role_owns_nothing_and_has_no_power_over_the_server(owner: Any, role: Role) -> None:

@@ -163,6 +163,7 @@ async def first(dsn: str, entries: list[CatalogEntry]) -> list[str]:
     return found
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("seed", ["1", pytest.param("4294967295", marks=pytest.mark.long)])
 async def test_every_process_answers_alike(dsn: str, first: list[str], seed: str) -> None:
     assert await answers(dsn, seed=seed) == first
@@ -239,6 +240,7 @@ async def test_a_restart_of_the_database_changes_nothing(
             assert await answers(dsn) == first
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("ask", [by_rest, by_mcp], ids=["REST", "MCP"])
 async def test_what_is_sent_is_the_same_but_for_the_id_of_the_search(dsn: str, embedder: Embedder, ask: Ask) -> None:
     sent: list[list[bytes]] = []

@@ -213,6 +213,7 @@ async def test_a_candidate_that_ceases_to_be_served_before_its_text_is_read_is_n
     assert "w03" not in {hit.workflow_id for hit in answer.workflows}
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("number", SIZES.values(), ids=SIZES)
 async def test_what_ceases_to_be_served_between_two_statements_is_not_returned(
     workflows: CatalogWriter, reading: Database, monkeypatch: pytest.MonkeyPatch, number: int
@@ -250,6 +251,7 @@ async def test_a_workflow_whose_version_somebody_took_away_by_hand_is_left_out_a
     assert "w03" not in {hit.workflow_id for hit in answer.workflows}
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("number", SIZES.values(), ids=SIZES)
 async def test_nothing_stays_visible_on_the_connection(
     workflows: CatalogWriter, reading: Database, number: int

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from formulary_catalog.cli.catalog.catalogs import StoredCatalog
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.loading.authoring.expectations import expectations_in, failures
@@ -10,6 +12,8 @@ from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import fill, starter_documents
+
+pytestmark = pytest.mark.smoke
 
 
 async def test_searches_of_the_starter_catalog_find_what_its_own_tests_say(

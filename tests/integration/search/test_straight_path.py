@@ -17,6 +17,8 @@ from support.filling import fill
 from support.manifest import workflow
 from support.serving import serving
 
+pytestmark = pytest.mark.smoke
+
 PRODUCT = Path(formulary_catalog.__file__).parent
 LAYERS = ("server", "search", "store")
 """From above; what lies in none of them is below, and without I/O."""

@@ -14,6 +14,8 @@ from formulary_catalog.store.incidents import ContextReader
 from formulary_catalog.store.workflows.listing import ListingQuestion, ListingReader
 from support.tenants import ALICE, IN_ALPHA
 
+pytestmark = pytest.mark.smoke
+
 TABLES = (
     "admission_record",
     "alembic_version",

@@ -22,6 +22,8 @@ from support import manifest
 from support.filling import fill
 from support.tenants import ALICE, IN_ALPHA
 
+pytestmark = pytest.mark.smoke
+
 NOWHERE = ContextReference()
 
 

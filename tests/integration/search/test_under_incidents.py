@@ -64,6 +64,7 @@ async def test_under_the_whole_example_what_is_returned_is_in_the_order_in_which
     assert not noted(fits.notes, "perhaps nothing here fits")
 
 
+@pytest.mark.smoke
 async def test_no_note_recommends_what_the_incident_excludes(served: Served) -> None:
     query = "OOMKilled, the cart cache grew during a sale or leaks without bound"
     excluded = "oom-restart-leaking-process"

@@ -39,6 +39,7 @@ async def dsn(
         yield address
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("arguments", "code", "where", "saying"),
     [

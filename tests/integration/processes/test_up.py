@@ -109,6 +109,7 @@ def output(up: Up) -> str:
     return "".join(up.output)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("order", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_it_serves_and_a_signal_stops_everything_it_started(loaded: Loaded, order: signal.Signals) -> None:
     with formulary_up(data_dir=loaded.data_dir, manifests=[loaded.manifests]) as up:
@@ -140,6 +141,7 @@ def test_after_sigkill_nothing_is_left_and_the_next_start_has_everything(data_di
         assert "embedding" not in output(up)
 
 
+@pytest.mark.smoke
 def test_a_postgres_that_is_killed_is_started_again(watched: Watched) -> None:
     up = watched.up
     servers_on(watched.data_dir)[0].kill()

@@ -248,6 +248,7 @@ async def test_the_variable_names_the_incident_of_the_process_in_a_named_databas
     assert await found(*of_teams, "--remediation-id", "rr-payments", incident="rr-search") == ["for-payments"]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_incident_of_the_process_constrains_every_call_and_meta_may_not_disagree(
     of_teams: tuple[str, str], mode: str
@@ -264,6 +265,7 @@ async def test_the_incident_of_the_process_constrains_every_call_and_meta_may_no
         assert "not found" in refused(hidden)
 
 
+@pytest.mark.smoke
 async def test_an_unknown_incident_of_the_process_fails_closed(of_teams: tuple[str, str]) -> None:
     async with Client(command(*of_teams, "--remediation-id", "rr-nobody")) as client:
         result = await client.call_tool("search_workflow_catalog", {"query": "OOMKilled critical"})

@@ -28,6 +28,7 @@ def place(data_dirs: Path, tmp_path: Path) -> Iterator[Path]:
     assert not [each for each in psutil.process_iter(["cwd"]) if str(directory) in (each.info["cwd"] or "")]
 
 
+@pytest.mark.smoke
 def test_the_demo_plays_the_loop_as_it_is_recorded_and_leaves_nothing(place: Path) -> None:
     recording = script("recording")
     done = formulary_now(
