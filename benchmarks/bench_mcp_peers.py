@@ -28,7 +28,7 @@ from bench_mcp import INCIDENT, REMEDIATION_ID, SEARCH, Client, seconds_of, serv
 from bench_server import TRIVIAL_TOOL
 from catalogs import Catalog
 from formulary_catalog.embedding import load_embedder
-from formulary_catalog.server.calls.incident import META_KEY
+from formulary_catalog.operations.json_text import META_KEY
 from formulary_catalog.store.database.migrate import migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from mcp_sessions import KeptSession, SessionEachCall

@@ -7,10 +7,10 @@ from formulary_catalog.domain.answers.catalog import Answer
 from formulary_catalog.embedding import load_embedder
 from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.runtime.garbage import spare_what_stays
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.app import create_app
-from formulary_catalog.server.calls.arguments.base import Arguments
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.serving import serve
 from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool, as_it_is

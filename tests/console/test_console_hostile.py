@@ -17,7 +17,7 @@ from playwright.async_api import Browser, FilePayload, Page
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.text import one_line
 from formulary_catalog.domain.visible import visible
-from formulary_catalog.server.calls.arguments.reading import MAX_PAGE
+from formulary_catalog.operations.arguments.reading import MAX_PAGE
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.contracts import ContractWriter

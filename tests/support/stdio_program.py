@@ -4,7 +4,8 @@ SERVER = """
 import asyncio, sys
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.calls.services import Opening, Services
+from formulary_catalog.server.calls.opening import Opening
+from formulary_catalog.operations.services import Services
 from formulary_catalog.server.mcp.stdio import run_stdio
 from formulary_catalog.settings import ContextPolicy, Settings
 

@@ -13,18 +13,19 @@ from starlette.datastructures import Headers
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.analytics.answers import QueryAnswer, TableStatistics
 from formulary_catalog.domain.answers.catalog import Answer, InvocationAnswer
+from formulary_catalog.domain.answers.shortening import compact
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.runs.run import NewInvocation
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import FormularyError, Unavailable
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.operations.services import Services
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.calls.incident import ANALYSIS_HEADER
+from formulary_catalog.server.calls.opening import Opening
 from formulary_catalog.server.calls.readiness import Readiness
-from formulary_catalog.server.calls.services import Opening, Services
 from formulary_catalog.server.mcp.server import mcp_server
-from formulary_catalog.server.mcp.size import compact
 from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
 from formulary_catalog.settings import Settings

@@ -26,7 +26,7 @@ from formulary_catalog.errors import StartupError
 if TYPE_CHECKING:
     from formulary_catalog.metrics import Metrics
     from formulary_catalog.search.parts import CatalogParts
-    from formulary_catalog.server.calls.services import Opening
+    from formulary_catalog.server.calls.opening import Opening
     from formulary_catalog.settings import Settings, Toolset
 
 _BEHIND = (
@@ -105,7 +105,7 @@ async def _stdio(
 
     with importing():
         from formulary_catalog.metrics import Metrics
-        from formulary_catalog.server.calls.services import Opening
+        from formulary_catalog.server.calls.opening import Opening
         from formulary_catalog.server.mcp.stdio import run_stdio
 
     metrics, opening, greeted = Metrics(), Opening(), asyncio.Event()
@@ -153,8 +153,8 @@ async def _hold_open(
     try:
         for module in _BEHIND:
             await asyncio.to_thread(import_module, module)
+        from formulary_catalog.operations.services import Services
         from formulary_catalog.runtime.databases import with_local_parts
-        from formulary_catalog.server.calls.services import Services
 
         async with _catalog(settings, manifests=manifests, metrics=metrics) as parts:
             opening.opened(Services.on(parts, settings=with_local_parts(settings)))

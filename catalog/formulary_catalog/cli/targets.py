@@ -17,7 +17,7 @@ from formulary_catalog.errors import FormularyError, InvalidInput
 if TYPE_CHECKING:
     from formulary_catalog.cli.catalog.analytics_source import Analytics
     from formulary_catalog.cli.catalog.catalogs import Catalog
-    from formulary_catalog.server.calls.services import Services
+    from formulary_catalog.operations.services import Services
     from formulary_catalog.settings import Settings
 
 _SECONDS = 20.0
@@ -186,9 +186,9 @@ async def _services(settings: "Settings", *, by_meaning: bool) -> AsyncIterator[
     Raises:
         StartupError, Unavailable: it cannot be used.
     """
+    from formulary_catalog.operations.services import Services
     from formulary_catalog.runtime.databases import existing_database, with_analytics
     from formulary_catalog.runtime.serving_process import open_catalog
-    from formulary_catalog.server.calls.services import Services
     from formulary_catalog.settings import ContextPolicy
     from formulary_catalog.store.database.connection import Role
 

@@ -1,6 +1,6 @@
 """What the services of one catalog share: its database, its trail, and how incidents and workflows are found.
 
-Each process builds it once and closes it in the end: `runtime/` does both. `server/calls/services` gives every service
+Each process builds it once and closes it in the end: `runtime/` does both. `operations/services` gives every service
 the parts that it needs.
 """
 

@@ -20,10 +20,11 @@ from formulary_catalog import __version__
 from formulary_catalog.domain.access import Authenticator, Caller
 from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.incidents.receiving import AlertReceiving
+from formulary_catalog.operations.services import Services
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.calls.caller import caller_of
+from formulary_catalog.server.calls.opening import Opening
 from formulary_catalog.server.calls.readiness import Readiness
-from formulary_catalog.server.calls.services import Opening, Services
 from formulary_catalog.server.console import router as console
 from formulary_catalog.server.console.route import error_page
 from formulary_catalog.server.console.sessions import Sessions

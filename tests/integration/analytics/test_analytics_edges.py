@@ -10,7 +10,7 @@ import httpx2
 import jsonschema
 import pytest
 
-from formulary_catalog.server.calls.services import Services
+from formulary_catalog.operations.services import Services
 from formulary_catalog.server.mcp.tools.analytics_tools import ANALYTICS_TOOLS
 from formulary_catalog.server.mcp.tools.catalog_tools import Call
 from formulary_catalog.settings import LabelSpelling, Settings

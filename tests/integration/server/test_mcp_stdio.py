@@ -8,7 +8,7 @@ from mcp import Client, StdioServerParameters
 from mcp_types import RequestParamsMeta
 
 from formulary_catalog.domain.entry import catalog_entry
-from formulary_catalog.server.calls.incident import META_KEY
+from formulary_catalog.operations.json_text import META_KEY
 from formulary_catalog.server.mcp.tools.tool_list import tools_of
 from formulary_catalog.settings import LISTED_TOOLSETS
 from formulary_catalog.store.workflows.writer import CatalogWriter

@@ -6,7 +6,7 @@ import pytest
 
 from formulary_catalog.domain.coverage.alerts import AT_ONCE, MAX_SUMMARY, Alert
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments.coverage import AlertsArguments
+from formulary_catalog.operations.arguments.coverage import AlertsArguments
 from formulary_catalog.server.rest.openapi import body_schema
 
 

@@ -9,11 +9,11 @@ from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.domain.workflows.relations import Relation
 from formulary_catalog.domain.workflows.sections import SECTIONS
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments.base import Arguments
-from formulary_catalog.server.calls.arguments.browsing import ListArguments, RelatedArguments, SectionArguments
-from formulary_catalog.server.calls.arguments.input_schema import input_schema
-from formulary_catalog.server.calls.arguments.knowledge import DocumentSearchArguments
-from formulary_catalog.server.calls.arguments.reading import InvocationsArguments, TracesArguments
+from formulary_catalog.operations.arguments.base import Arguments
+from formulary_catalog.operations.arguments.browsing import ListArguments, RelatedArguments, SectionArguments
+from formulary_catalog.operations.arguments.input_schema import input_schema
+from formulary_catalog.operations.arguments.knowledge import DocumentSearchArguments
+from formulary_catalog.operations.arguments.reading import InvocationsArguments, TracesArguments
 
 OF_WORKFLOW = {"workflow_id": "w"}
 OF_ENTITY = {"entity": "w"}

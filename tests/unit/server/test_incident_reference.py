@@ -5,7 +5,8 @@ from starlette.datastructures import Headers
 
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import ContextError
-from formulary_catalog.server.calls.incident import META_KEY, context_reference
+from formulary_catalog.operations.json_text import META_KEY
+from formulary_catalog.server.calls.incident import context_reference
 
 
 def test_an_incident_is_read_from_headers_and_meta() -> None:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.json_text import MAX_DEPTH, nested_too_deep, parsed
+from formulary_catalog.operations.json_text import MAX_DEPTH, nested_too_deep, parsed
 
 
 @pytest.mark.parametrize(

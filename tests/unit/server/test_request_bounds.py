@@ -18,11 +18,11 @@ from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, wire_name
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments.base import Arguments
-from formulary_catalog.server.calls.arguments.browsing import ListArguments, NameArguments, RelatedArguments
-from formulary_catalog.server.calls.arguments.catalog import SearchArguments
-from formulary_catalog.server.calls.arguments.reading import ExplainArguments
-from formulary_catalog.server.calls.searching import search_request_of
+from formulary_catalog.operations.arguments.base import Arguments
+from formulary_catalog.operations.arguments.browsing import ListArguments, NameArguments, RelatedArguments
+from formulary_catalog.operations.arguments.catalog import SearchArguments
+from formulary_catalog.operations.arguments.reading import ExplainArguments
+from formulary_catalog.operations.searching import search_request_of
 from formulary_catalog.server.console.pages.searching import TrialArguments
 from formulary_catalog.server.rest.search import SearchBody
 

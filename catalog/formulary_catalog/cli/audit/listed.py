@@ -11,7 +11,7 @@ from formulary_catalog.cli.audit.source import TrailSource, read_trace
 from formulary_catalog.domain.moments import BEGINNING, moment_said
 from formulary_catalog.domain.reading import TraceAnswer, TraceSummary
 from formulary_catalog.errors import StartupError, Unavailable
-from formulary_catalog.server.calls.arguments.reading import TracesArguments
+from formulary_catalog.operations.arguments.reading import TracesArguments
 from formulary_catalog.store.audit.listing import TraceFilter
 from formulary_catalog.store.audit.one_trace import TracePart
 from formulary_catalog.store.audit.reader import TraceReader

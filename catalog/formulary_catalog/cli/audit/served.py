@@ -8,7 +8,7 @@ from urllib.parse import quote
 from formulary_catalog.cli.http_client import Remote, connected
 from formulary_catalog.cli.options import settings_of
 from formulary_catalog.domain.reading import TraceAnswer, TraceFiles, TracePage, TraceSummary, TraceVerification
-from formulary_catalog.server.calls.arguments.reading import TracesArguments
+from formulary_catalog.operations.arguments.reading import TracesArguments
 
 _SECONDS = 20.0
 _PAGE = 200

@@ -15,7 +15,7 @@ from formulary_catalog.cli.options import json_option
 
 if TYPE_CHECKING:
     from formulary_catalog.domain.reading import TraceSummary
-    from formulary_catalog.server.calls.arguments.reading import TracesArguments
+    from formulary_catalog.operations.arguments.reading import TracesArguments
 
 
 _WIDE = 100
@@ -60,7 +60,7 @@ def list_command(
       formulary trace list --namespace shop --outcome failed --of incidents
       formulary trace list --url https://formulary.example   # what your token may read
     """
-    from formulary_catalog.server.calls.arguments.reading import TracesArguments
+    from formulary_catalog.operations.arguments.reading import TracesArguments
 
     filters = {"since": since, "namespace": namespace, "remediation_id": remediation_id, "outcome": outcome, "of": of}
     asked = TracesArguments.read(filters)

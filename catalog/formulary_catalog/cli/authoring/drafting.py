@@ -86,11 +86,11 @@ async def _test(
     """
     from formulary_catalog.cli.catalog.catalogs import StoredCatalog
     from formulary_catalog.loading.authoring.expectations import expectations_in, failures
+    from formulary_catalog.operations.services import Services
     from formulary_catalog.runtime.databases import with_local_parts
     from formulary_catalog.runtime.display import Display
     from formulary_catalog.runtime.signals import hurry_on_signals
     from formulary_catalog.runtime.standalone import standalone
-    from formulary_catalog.server.calls.services import Services
 
     with Display() as display:
         async with standalone(settings, manifests=directories, display=display) as catalog:

@@ -37,7 +37,7 @@ def query_command(*, sql: str, max_rows: int, as_csv: bool, target: CatalogTarge
       formulary query "SELECT workflow, succeeded, failed FROM insight.outcomes ORDER BY failed DESC"
       formulary query "SELECT query, count(*) FROM insight.searches WHERE candidates = 0 GROUP BY 1" --csv
     """
-    from formulary_catalog.server.calls.arguments.analytics import QueryArguments
+    from formulary_catalog.operations.arguments.analytics import QueryArguments
 
     if as_csv and as_json:
         raise click.UsageError("--csv and --json are given; give one of them")
@@ -93,7 +93,7 @@ async def _asked(
             [[_text(getattr(line, name)) for name in _STATISTICS] for line in described.columns],
         )
     if sample is not None:
-        from formulary_catalog.server.calls.arguments.analytics import SampleArguments
+        from formulary_catalog.operations.arguments.analytics import SampleArguments
 
         wanted = SampleArguments.read({"table": table, "n": sample})
         found = await analytics.sample(wanted.table, n=wanted.n)

@@ -102,7 +102,7 @@ async def listed(
 ) -> "WorkflowList":
     """The pages of a listing as one."""
     from formulary_catalog.domain.answers.catalog import WorkflowList
-    from formulary_catalog.server.calls.arguments.browsing import ListArguments
+    from formulary_catalog.operations.arguments.browsing import ListArguments
 
     pages: list[WorkflowList] = []
     wanted = limit or float("inf")
@@ -122,7 +122,7 @@ async def listed(
 async def refused_objects(catalog: "Catalog", *, namespace: str, limit: int | None) -> "RefusedList":
     """The pages of what is refused as one."""
     from formulary_catalog.domain.answers.browsing import RefusedList
-    from formulary_catalog.server.calls.arguments.browsing import RefusedArguments
+    from formulary_catalog.operations.arguments.browsing import RefusedArguments
 
     pages: list[RefusedList] = []
     wanted = limit or float("inf")
@@ -158,8 +158,8 @@ def related_command(
       formulary related OOMKilled
     """
     from formulary_catalog.cli.catalog.browsing_pages import show_related
+    from formulary_catalog.operations.arguments.browsing import RelatedArguments
     from formulary_catalog.runtime.terminal import Page
-    from formulary_catalog.server.calls.arguments.browsing import RelatedArguments
 
     asked = RelatedArguments.read({"entity": entity, "depth": depth, "relations": list(relations), "limit": limit})
     answer = target.ask(lambda catalog: catalog.related(asked.request, remediation_id=target.remediation_id))
@@ -184,8 +184,8 @@ def find_command(*, name: tuple[str, ...], target: CatalogTarget, as_json: bool)
       formulary find KubePodCrashLooping --json
     """
     from formulary_catalog.cli.catalog.browsing_pages import show_names
+    from formulary_catalog.operations.arguments.browsing import NameArguments
     from formulary_catalog.runtime.terminal import Page
-    from formulary_catalog.server.calls.arguments.browsing import NameArguments
 
     asked = NameArguments.read({"name": " ".join(name)})
     answer = target.ask(lambda catalog: catalog.find(asked.name, remediation_id=target.remediation_id))

@@ -37,11 +37,11 @@ from formulary_catalog.knowledge.answers import (
     DocumentSearchAnswer,
     SimilarDocumentsAnswer,
 )
-from formulary_catalog.server.calls.arguments.catalog import SelectionArguments
-from formulary_catalog.server.calls.arguments.coverage import MAX_LINES
+from formulary_catalog.operations.arguments.catalog import SelectionArguments
+from formulary_catalog.operations.arguments.coverage import MAX_LINES
 
 if TYPE_CHECKING:
-    from formulary_catalog.server.calls.services import Services
+    from formulary_catalog.operations.services import Services
 
 _A = TypeVar("_A", bound=Answer)
 _SECONDS = 20.0  # longer than the server's own deadline

@@ -53,9 +53,9 @@ def explain_command(
     from formulary_catalog.cli.catalog.explaining_page import show_explanation, show_recorded
     from formulary_catalog.domain.search.request import ContextReference
     from formulary_catalog.domain.workflows.identity import parse_reference
+    from formulary_catalog.operations.arguments.reading import ExplainArguments
+    from formulary_catalog.operations.searching import search_request_of
     from formulary_catalog.runtime.terminal import Page
-    from formulary_catalog.server.calls.arguments.reading import ExplainArguments
-    from formulary_catalog.server.calls.searching import search_request_of
 
     if not (workflow_id or search_id):
         raise InvalidInput("give WORKFLOW and QUERY, or --search-id", field="workflow_id")

@@ -60,8 +60,8 @@ def search_command(
     """
     from formulary_catalog.cli.catalog.rendering import show_search
     from formulary_catalog.domain.search.request import ContextReference
+    from formulary_catalog.operations.searching import search_request_of
     from formulary_catalog.runtime.terminal import Page
-    from formulary_catalog.server.calls.searching import search_request_of
     from formulary_catalog.server.rest.search import SearchBody
 
     asked = SearchBody.read(
@@ -113,8 +113,8 @@ def show_command(
     from formulary_catalog.cli.catalog.browsing_pages import show_difference
     from formulary_catalog.cli.catalog.rendering import show_details, show_section
     from formulary_catalog.domain.workflows.identity import parse_reference
+    from formulary_catalog.operations.arguments.browsing import SectionArguments
     from formulary_catalog.runtime.terminal import Page
-    from formulary_catalog.server.calls.arguments.browsing import SectionArguments
 
     reference = parse_reference(workflow_id, version=version)
     if about and (against or section):
@@ -178,7 +178,7 @@ def select_command(
       formulary select oom-raise-memory-limit --reasoning "The limit is the only cap."
       formulary select oom-scale-out --reasoning "Load has doubled." --remediation-id rr-2026-0042 --confidence 0.9
     """
-    from formulary_catalog.server.calls.arguments.catalog import SelectionArguments
+    from formulary_catalog.operations.arguments.catalog import SelectionArguments
 
     given = {
         "workflow_id": workflow_id,

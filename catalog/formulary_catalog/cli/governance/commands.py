@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from formulary_catalog.domain.entry import ContractEntry
     from formulary_catalog.domain.reading import ContractList
     from formulary_catalog.governance.answers import EnforceAnswer, GateAnswer, VerdictAnswer
-    from formulary_catalog.server.calls.services import Services
+    from formulary_catalog.operations.services import Services
     from formulary_catalog.settings import Settings
 
     Judgement = tuple[GateAnswer, EnforceAnswer | None, VerdictAnswer]
@@ -79,9 +79,9 @@ async def _contracts(settings: "Settings") -> "ContractList":
 @asynccontextmanager
 async def _services(settings: "Settings") -> "AsyncIterator[Services]":
     """The services on the database itself; an embedded one that nobody runs is run meanwhile."""
+    from formulary_catalog.operations.services import Services
     from formulary_catalog.runtime.databases import existing_database
     from formulary_catalog.runtime.serving_process import open_catalog
-    from formulary_catalog.server.calls.services import Services
     from formulary_catalog.settings import ContextPolicy
     from formulary_catalog.store.database.connection import Role
 

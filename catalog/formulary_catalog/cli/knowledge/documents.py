@@ -36,8 +36,8 @@ def search(*, query: tuple[str, ...], collection: str, top_k: int, target: Catal
       formulary docs search OOMKilled --top-k 10 --json
     """
     from formulary_catalog.cli.knowledge.document_pages import show_documents
+    from formulary_catalog.operations.arguments.knowledge import DocumentSearchArguments
     from formulary_catalog.runtime.terminal import Page
-    from formulary_catalog.server.calls.arguments.knowledge import DocumentSearchArguments
 
     asked = DocumentSearchArguments.read({"query": " ".join(query), "collection": collection, "top_k": top_k})
     answer = target.ask(
@@ -69,8 +69,8 @@ def similar(*, doc_id: str, text: str, top_k: int, target: CatalogTarget, as_jso
       formulary docs similar --text "Restart CoreDNS when lookups time out"
     """
     from formulary_catalog.cli.knowledge.document_pages import show_similar
+    from formulary_catalog.operations.arguments.knowledge import SimilarArguments
     from formulary_catalog.runtime.terminal import Page
-    from formulary_catalog.server.calls.arguments.knowledge import SimilarArguments
 
     asked = SimilarArguments.read({"doc_id": doc_id, "text": text, "top_k": top_k})
     answer = target.ask(
@@ -102,8 +102,8 @@ def get(*, doc_id: str, target: CatalogTarget, as_json: bool) -> None:
       formulary docs get "workflow://formulary/oom-raise-memory-limit@1.0.1#steps"
     """
     from formulary_catalog.cli.knowledge.document_pages import show_document
+    from formulary_catalog.operations.arguments.knowledge import DocumentArguments
     from formulary_catalog.runtime.terminal import Page
-    from formulary_catalog.server.calls.arguments.knowledge import DocumentArguments
 
     asked = DocumentArguments.read({"doc_id": doc_id})
     answer = target.ask(lambda catalog: catalog.document(asked.doc_id, remediation_id=target.remediation_id))

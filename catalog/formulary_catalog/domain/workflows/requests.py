@@ -1,6 +1,6 @@
 """What a caller asks when it browses: listings, relations, runs that wait.
 
-The edges and the command line make them from the models of `server/calls/arguments`, which hold the bounds; the
+The edges and the command line make them from the models of `operations/arguments`, which hold the bounds; the
 services of `workflows` and `runs` answer them.
 """
 

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import FormularyError
-from formulary_catalog.server.calls.arguments.target import Targeted
+from formulary_catalog.operations.arguments.target import Targeted
 from formulary_catalog.server.calls.incident import context_reference
 from formulary_catalog.server.calls.readiness import Readiness
 

@@ -11,10 +11,10 @@ from starlette.datastructures import Headers
 
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import ContextError
+from formulary_catalog.operations.json_text import META_KEY
 
 REMEDIATION_HEADER = "X-Remediation-Id"
 ANALYSIS_HEADER = "X-AIAnalysis"
-META_KEY = "kubernaut.ai/remediation-id"
 ADDRESS_PARAMETER = "incident"
 """People's clients lose headers, and keep the address of a server."""
 MAX_LENGTH = 253

@@ -12,7 +12,7 @@ from formulary_catalog.errors import FormularyError, NotMigrated, PrivilegedLogi
 
 if TYPE_CHECKING:
     from formulary_catalog.governance.halts import Halts
-    from formulary_catalog.server.calls.services import Services
+    from formulary_catalog.operations.services import Services
     from formulary_catalog.store.database.connection import Database
 
 _DATABASE_SECONDS = 0.8

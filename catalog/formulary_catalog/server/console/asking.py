@@ -9,7 +9,7 @@ from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
 
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments.base import Arguments
+from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.server.calls.audited_call import checked
 from formulary_catalog.server.console.visitor import visitor_of
 from formulary_catalog.server.rest.calls import services_of

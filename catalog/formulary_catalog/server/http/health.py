@@ -16,8 +16,8 @@ from formulary_catalog.domain.answers.catalog import Answer
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.operations.services import Services
 from formulary_catalog.server.calls.readiness import Readiness, ReadinessReport
-from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.http.concurrency import LANES
 from formulary_catalog.server.http.probes import CatalogSize
 from formulary_catalog.store.database.migrate import HEAD

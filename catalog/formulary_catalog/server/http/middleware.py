@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from formulary_catalog.domain.access import Authenticator, Caller
 from formulary_catalog.domain.console_address import CONSOLE_PATH, FAVICON_PATH
 from formulary_catalog.errors import InvalidInput, Overloaded
+from formulary_catalog.operations.json_text import MAX_DEPTH, nested_too_deep, parsed
 from formulary_catalog.server.calls.caller import with_caller
-from formulary_catalog.server.calls.json_text import MAX_DEPTH, nested_too_deep, parsed
 from formulary_catalog.server.http.authentication import Anybody, Identification
 from formulary_catalog.server.http.concurrency import Admission
 from formulary_catalog.server.http.errors import (

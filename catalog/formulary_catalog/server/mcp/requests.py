@@ -14,10 +14,11 @@ from starlette.requests import Request
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.operations.services import Services
 from formulary_catalog.server.calls.audited_call import checked
 from formulary_catalog.server.calls.incident import ADDRESS_PARAMETER
+from formulary_catalog.server.calls.opening import Opening
 from formulary_catalog.server.calls.readiness import Readiness
-from formulary_catalog.server.calls.services import Opening, Services
 
 _T = TypeVar("_T")
 CallerOf = Callable[[Request | None], Caller]

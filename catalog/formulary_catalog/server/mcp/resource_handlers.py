@@ -15,13 +15,13 @@ from mcp_types import (
     ReadResourceResult,
 )
 
+from formulary_catalog.domain.answers.shortening import Json
 from formulary_catalog.domain.workflows.requests import ListingRequest
 from formulary_catalog.domain.workflows.skill import GUIDE
 from formulary_catalog.errors import ContextError
 from formulary_catalog.server.calls.failures import within_deadline
 from formulary_catalog.server.mcp.requests import CheckedRequest, McpContext, McpRequests
 from formulary_catalog.server.mcp.resources import TEMPLATES, ResourceName, named, refusal, resource, workflow_resource
-from formulary_catalog.server.mcp.size import Json
 from formulary_catalog.server.mcp.skills import (
     GetSkillParams,
     ListSkillsParams,

@@ -10,8 +10,8 @@ from formulary_catalog.domain.answers.catalog import WorkflowSummary
 from formulary_catalog.domain.workflows.identity import URI_SCHEME
 from formulary_catalog.domain.workflows.sections import SECTIONS
 from formulary_catalog.errors import InvalidInput, NotFound
+from formulary_catalog.operations.json_text import shown
 from formulary_catalog.server.calls.failures import failure_of
-from formulary_catalog.server.calls.json_text import shown
 
 MIME_TYPE = "application/json"
 TEMPLATES = (

@@ -26,17 +26,17 @@ from mcp_types import (
 from starlette.datastructures import Headers
 
 from formulary_catalog import __version__
+from formulary_catalog.domain.answers.shortening import Json, compact
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runs.waiting import Progress
 from formulary_catalog.server.calls.failures import failure_of, within_deadline
+from formulary_catalog.server.calls.opening import Opening
 from formulary_catalog.server.calls.readiness import Readiness
-from formulary_catalog.server.calls.services import Opening
 from formulary_catalog.server.mcp.instructions import Instructing
 from formulary_catalog.server.mcp.prompts import REMEDIATE, prompt
 from formulary_catalog.server.mcp.requests import CallerOf, McpContext, McpRequests
 from formulary_catalog.server.mcp.resource_handlers import ResourceHandlers
-from formulary_catalog.server.mcp.size import Json, compact
 from formulary_catalog.server.mcp.skills import EXTENSION, GetSkillParams, ListSkillsParams
 from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
 from formulary_catalog.server.mcp.tools.tool_list import ListedOnce, answered_names, tools_of

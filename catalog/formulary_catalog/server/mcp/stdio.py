@@ -18,11 +18,11 @@ from starlette.datastructures import Headers
 
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.operations.json_text import parsed
 from formulary_catalog.server.calls.caller import LOCAL
 from formulary_catalog.server.calls.incident import REMEDIATION_HEADER
-from formulary_catalog.server.calls.json_text import parsed
+from formulary_catalog.server.calls.opening import Opening
 from formulary_catalog.server.calls.readiness import Readiness
-from formulary_catalog.server.calls.services import Opening
 from formulary_catalog.server.mcp.server import mcp_server
 from formulary_catalog.settings import Settings, Toolset
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from formulary_catalog.analytics.service import WHOLE_BYTES
 from formulary_catalog.domain.analytics.answers import QueryAnswer, TableList, TableSchema, TableStatistics
-from formulary_catalog.server.calls.arguments.analytics import (
+from formulary_catalog.operations.arguments.analytics import (
     QueryArguments,
     SampleArguments,
     TableArguments,

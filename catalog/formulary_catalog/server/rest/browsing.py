@@ -18,7 +18,7 @@ from formulary_catalog.domain.answers.browsing import (
     VersionDifference,
 )
 from formulary_catalog.domain.answers.catalog import WorkflowList
-from formulary_catalog.server.calls.arguments.browsing import (
+from formulary_catalog.operations.arguments.browsing import (
     DifferenceArguments,
     FacetsArguments,
     ImpactArguments,

@@ -18,14 +18,14 @@ from starlette.datastructures import QueryParams
 from formulary_catalog.domain.answers.catalog import Answer, SearchAnswer
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments.base import Arguments
-from formulary_catalog.server.calls.arguments.input_schema import fields_of, listed_name
-from formulary_catalog.server.calls.arguments.refusals import unknown_argument
+from formulary_catalog.operations.arguments.base import Arguments
+from formulary_catalog.operations.arguments.input_schema import fields_of, listed_name
+from formulary_catalog.operations.arguments.refusals import unknown_argument
+from formulary_catalog.operations.json_text import parsed, shown
+from formulary_catalog.operations.services import Services
 from formulary_catalog.server.calls.audited_call import checked
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.failures import Failure, failure_of, within_deadline
-from formulary_catalog.server.calls.json_text import parsed, shown
-from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.http.errors import error_reply
 from formulary_catalog.settings import LabelSpelling
 

@@ -7,7 +7,7 @@ may be, and its reader can name the line that is wrong. Nothing is kept of them 
 from fastapi import APIRouter, Request, Response
 
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, DuplicatesAnswer, StaleAnswer
-from formulary_catalog.server.calls.arguments.coverage import AlertsArguments, LinesArguments
+from formulary_catalog.operations.arguments.coverage import AlertsArguments, LinesArguments
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, object_body, services_of
 from formulary_catalog.server.rest.openapi import body_schema, error_responses, operation, query_parameters

@@ -14,9 +14,9 @@ from formulary_catalog.domain.answers.catalog import InvocationAnswer
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.report import taken_for_running
 from formulary_catalog.errors import InvalidInput
+from formulary_catalog.operations.arguments.base import without_nulls
+from formulary_catalog.operations.arguments.run import ApprovalArguments, RpcRunArguments, StatusArguments
 from formulary_catalog.runs.request import InvocationRequest
-from formulary_catalog.server.calls.arguments.base import without_nulls
-from formulary_catalog.server.calls.arguments.run import ApprovalArguments, RpcRunArguments, StatusArguments
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.failures import failure_of, within_deadline
 from formulary_catalog.server.http.errors import INVOKE_PATH

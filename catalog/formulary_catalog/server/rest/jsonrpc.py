@@ -9,8 +9,8 @@ from starlette.responses import JSONResponse
 
 from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import InvalidInput
+from formulary_catalog.operations.json_text import parsed
 from formulary_catalog.server.calls.failures import Failure
-from formulary_catalog.server.calls.json_text import parsed
 from formulary_catalog.server.rest.calls import retry_headers
 
 PARSE_ERROR = -32700

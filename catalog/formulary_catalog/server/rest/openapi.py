@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from formulary_catalog.server.calls.arguments.catalog import DetailsArguments, SelectionArguments
-from formulary_catalog.server.calls.arguments.input_schema import (
+from formulary_catalog.operations.arguments.catalog import DetailsArguments, SelectionArguments
+from formulary_catalog.operations.arguments.input_schema import (
     NOT_BLANK,
     Schema,
     input_schema,

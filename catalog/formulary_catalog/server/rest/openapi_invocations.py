@@ -5,8 +5,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from formulary_catalog.domain.answers.catalog import InvocationAnswer
-from formulary_catalog.server.calls.arguments.input_schema import Schema
-from formulary_catalog.server.calls.arguments.run import (
+from formulary_catalog.operations.arguments.input_schema import Schema
+from formulary_catalog.operations.arguments.run import (
     INPUT_EXAMPLE,
     ApprovalArguments,
     RpcRunArguments,

@@ -21,7 +21,7 @@ from formulary_catalog.domain.reading import (
 )
 from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
 from formulary_catalog.domain.targets.reference import parse_target
-from formulary_catalog.server.calls.arguments.reading import (
+from formulary_catalog.operations.arguments.reading import (
     ContractsPageArguments,
     ExplainArguments,
     IncidentArguments,
@@ -34,9 +34,9 @@ from formulary_catalog.server.calls.arguments.reading import (
     TracesArguments,
     WaitingArguments,
 )
-from formulary_catalog.server.calls.arguments.target import TargetArguments
+from formulary_catalog.operations.arguments.target import TargetArguments
+from formulary_catalog.operations.searching import search_request_of
 from formulary_catalog.server.calls.caller import caller_of
-from formulary_catalog.server.calls.searching import search_request_of
 from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, services_of
 from formulary_catalog.server.rest.openapi import error_responses, operation, query_parameters
 

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from formulary_catalog.domain.governance.answers import HaltedAnswer, HaltList, LiftedAnswer, RehearsalAnswer
-from formulary_catalog.server.calls.arguments.ruling import (
+from formulary_catalog.operations.arguments.ruling import (
     MANIFEST_EXAMPLE,
     HaltArguments,
     HaltsArguments,

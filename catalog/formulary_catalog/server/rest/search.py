@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.search.request import MAX_LABEL_VALUES, ContextReference, SearchRequest
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments.catalog import (
+from formulary_catalog.operations.arguments.catalog import (
     MAX_KEYWORDS_LENGTH,
     Filters,
     Keywords,
@@ -26,9 +26,9 @@ from formulary_catalog.server.calls.arguments.catalog import (
     labelled,
     list_schema,
 )
-from formulary_catalog.server.calls.arguments.refusals import broken
+from formulary_catalog.operations.arguments.refusals import broken
+from formulary_catalog.operations.searching import search_request_of
 from formulary_catalog.server.calls.incident import MAX_LENGTH, REMEDIATION_HEADER, reference_text
-from formulary_catalog.server.calls.searching import search_request_of
 
 EMBEDDING_DIMENSIONS = 384
 MAX_CUSTOM_KEYS = 50

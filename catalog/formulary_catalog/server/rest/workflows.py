@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from formulary_catalog.domain.answers.catalog import SearchAnswer, SelectionReceipt, WorkflowDetails
-from formulary_catalog.server.calls.arguments.catalog import DetailsArguments, SelectionArguments
+from formulary_catalog.operations.arguments.catalog import DetailsArguments, SelectionArguments
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.rest.calls import (
     PREFIX,

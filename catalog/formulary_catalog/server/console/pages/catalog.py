@@ -23,8 +23,8 @@ from formulary_catalog.domain.workflows.relations import Direction, Relation
 from formulary_catalog.domain.workflows.requests import STATUSES, RelatedRequest
 from formulary_catalog.domain.workflows.skill import FILE, workflow_skill
 from formulary_catalog.errors import NotFound
-from formulary_catalog.server.calls.arguments.browsing import MAX_PAGE, PageArguments
-from formulary_catalog.server.calls.arguments.catalog import DetailsArguments
+from formulary_catalog.operations.arguments.browsing import MAX_PAGE, PageArguments
+from formulary_catalog.operations.arguments.catalog import DetailsArguments
 from formulary_catalog.server.console.asking import asked, filled
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render

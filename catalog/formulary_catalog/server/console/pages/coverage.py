@@ -18,7 +18,7 @@ from formulary_catalog.domain.coverage.states import (
 )
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.loading.rule_files import alerts_in_text, ignored_in_text
-from formulary_catalog.server.calls.arguments.coverage import MAX_LINES, LinesArguments
+from formulary_catalog.operations.arguments.coverage import MAX_LINES, LinesArguments
 from formulary_catalog.server.console.asking import asked, file_text
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse
 from formulary_catalog.domain.access import HALT, LIFT, READ_INVOCATIONS
 from formulary_catalog.domain.governance.halting import MAX_REASON, SERVER
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments.ruling import HaltArguments, HaltsArguments, LiftArguments
+from formulary_catalog.operations.arguments.ruling import HaltArguments, HaltsArguments, LiftArguments
 from formulary_catalog.server.console.pages.rules import RULES_PATH
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.security import FORM_TOKEN

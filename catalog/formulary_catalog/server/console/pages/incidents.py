@@ -22,8 +22,8 @@ from formulary_catalog.domain.reading import IncidentAnswer, TraceAnswer
 from formulary_catalog.domain.runs.run import DRY_RUN, REFUSED
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.errors import NotFound
-from formulary_catalog.server.calls.arguments.reading import TraceArguments, TracesArguments
-from formulary_catalog.server.calls.arguments.texts import OneOf
+from formulary_catalog.operations.arguments.reading import TraceArguments, TracesArguments
+from formulary_catalog.operations.arguments.texts import OneOf
 from formulary_catalog.server.console.pages.story import story_events
 from formulary_catalog.server.console.pages.waiting import DECIDING
 from formulary_catalog.server.console.route import ConsoleRoute

@@ -21,8 +21,8 @@ from formulary_catalog.domain.reading import TargetAnswer, TracePage
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.workflows.requests import ListingRequest
 from formulary_catalog.errors import FormularyError, NotAllowed
+from formulary_catalog.operations.services import Services
 from formulary_catalog.runs.reading import RunsToday
-from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.console.pages.incidents import SHOWN_STATES
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render

@@ -12,9 +12,9 @@ from formulary_catalog.domain.governance.answers import RehearsalAnswer
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.governance.rehearsing import DEFAULT_SINCE
 from formulary_catalog.loading.given_contract import MAX_CHARACTERS
+from formulary_catalog.operations.arguments.reading import ContractsArguments
+from formulary_catalog.operations.arguments.ruling import RehearseArguments
 from formulary_catalog.runs.reading import USE_DAYS
-from formulary_catalog.server.calls.arguments.reading import ContractsArguments
-from formulary_catalog.server.calls.arguments.ruling import RehearseArguments
 from formulary_catalog.server.console.asking import file_text
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render

@@ -22,13 +22,13 @@ from formulary_catalog.domain.text import MAX_LABEL_LENGTH, renamed
 from formulary_catalog.domain.workflows.labels import LABEL_DIMENSIONS, wire_name
 from formulary_catalog.domain.workflows.requests import MAX_NAME_LENGTH
 from formulary_catalog.errors import FormularyError, InvalidInput, NotFound, Unavailable
-from formulary_catalog.server.calls.arguments.catalog import Words, labelled
-from formulary_catalog.server.calls.arguments.reading import ExplainArguments
-from formulary_catalog.server.calls.arguments.target import Targeted
+from formulary_catalog.operations.arguments.catalog import Words, labelled
+from formulary_catalog.operations.arguments.reading import ExplainArguments
+from formulary_catalog.operations.arguments.target import Targeted
+from formulary_catalog.operations.searching import search_request_of
+from formulary_catalog.operations.services import Services
 from formulary_catalog.server.calls.failures import failure_of
 from formulary_catalog.server.calls.incident import reference_text
-from formulary_catalog.server.calls.searching import search_request_of
-from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.console.asking import asked, filled
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render

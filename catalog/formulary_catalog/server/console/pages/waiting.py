@@ -17,9 +17,9 @@ from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.reading import WaitingRunList
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.errors import InvalidInput
+from formulary_catalog.operations.arguments.reading import MAX_PAGE, WaitingArguments
+from formulary_catalog.operations.arguments.run import ApprovalArguments
 from formulary_catalog.runs.request import MAX_REASON_LENGTH
-from formulary_catalog.server.calls.arguments.reading import MAX_PAGE, WaitingArguments
-from formulary_catalog.server.calls.arguments.run import ApprovalArguments
 from formulary_catalog.server.console.route import ConsoleRoute, is_by_htmx
 from formulary_catalog.server.console.security import FORM_TOKEN
 from formulary_catalog.server.console.templating import render

@@ -1,7 +1,7 @@
 """The analytics tools: what a model reads about them, and what each does."""
 
 from formulary_catalog.domain.analytics.answers import QueryAnswer, TableList, TableSchema, TableStatistics
-from formulary_catalog.server.calls.arguments.analytics import (
+from formulary_catalog.operations.arguments.analytics import (
     QueryArguments,
     SampleArguments,
     TableArguments,

@@ -13,8 +13,9 @@ from formulary_catalog.domain.answers.browsing import (
     StatisticsAnswer,
 )
 from formulary_catalog.domain.answers.catalog import WorkflowList
+from formulary_catalog.domain.answers.shortening import Json, fit
 from formulary_catalog.domain.workflows.requests import DEFAULT_LIMIT
-from formulary_catalog.server.calls.arguments.browsing import (
+from formulary_catalog.operations.arguments.browsing import (
     ApprovalsArguments,
     ImpactArguments,
     ListArguments,
@@ -23,7 +24,6 @@ from formulary_catalog.server.calls.arguments.browsing import (
     RelatedArguments,
     SectionArguments,
 )
-from formulary_catalog.server.mcp.size import Json, fit
 from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool, as_it_is
 
 

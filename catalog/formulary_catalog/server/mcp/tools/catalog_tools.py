@@ -2,7 +2,7 @@
 
 `server/mcp/server` calls a tool with the checked arguments of a call. A tool asks `search/service` and shortens the
 answer to its size. Models read the descriptions: every word of them is tested. The arguments are in
-`server/calls/arguments/catalog`.
+`operations/arguments/catalog`.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -14,22 +14,22 @@ from mcp_types import Tool, ToolAnnotations
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers.answer_size import allowance
 from formulary_catalog.domain.answers.catalog import Answer, SearchAnswer, SelectionReceipt, WorkflowDetails
+from formulary_catalog.domain.answers.shortening import Json, fit
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.runs.waiting import Progress, no_progress
-from formulary_catalog.server.calls.arguments.base import Arguments
-from formulary_catalog.server.calls.arguments.catalog import (
+from formulary_catalog.operations.arguments.base import Arguments
+from formulary_catalog.operations.arguments.catalog import (
     CLUSTER,
     DetailsArguments,
     SearchArguments,
     SelectionArguments,
 )
-from formulary_catalog.server.calls.arguments.input_schema import input_schema, listed_name
-from formulary_catalog.server.calls.arguments.target import WHOLE
+from formulary_catalog.operations.arguments.input_schema import input_schema, listed_name
+from formulary_catalog.operations.arguments.target import WHOLE
+from formulary_catalog.operations.searching import search_request_of
+from formulary_catalog.operations.services import Services
+from formulary_catalog.runs.waiting import Progress, no_progress
 from formulary_catalog.server.calls.failures import CALL_SECONDS
-from formulary_catalog.server.calls.searching import search_request_of
-from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.mcp.schemas import output_schema
-from formulary_catalog.server.mcp.size import Json, fit
 from formulary_catalog.settings import LabelSpelling
 
 A = TypeVar("A", bound=Arguments)

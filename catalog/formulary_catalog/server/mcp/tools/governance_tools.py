@@ -1,7 +1,7 @@
 """The governance tools: what a model is told about them, and what each does."""
 
 from formulary_catalog.governance.answers import EnforceAnswer, GateAnswer, ReplayAnswer, VerdictAnswer
-from formulary_catalog.server.calls.arguments.governance import (
+from formulary_catalog.operations.arguments.governance import (
     EnforceArguments,
     GateArguments,
     ReplayArguments,

@@ -6,12 +6,12 @@
 
 from formulary_catalog.domain.answers.answer_size import MAX_ANSWER_BYTES
 from formulary_catalog.domain.answers.catalog import InvocationAnswer
+from formulary_catalog.domain.answers.shortening import Json, fit, size
 from formulary_catalog.domain.runs.run import Phase
+from formulary_catalog.operations.arguments.run import RunArguments, StatusArguments
+from formulary_catalog.operations.arguments.target import Targeted
 from formulary_catalog.runs.request import MAX_WAIT_MS, InvocationRequest
-from formulary_catalog.server.calls.arguments.run import RunArguments, StatusArguments
-from formulary_catalog.server.calls.arguments.target import Targeted
 from formulary_catalog.server.calls.failures import CALL_SECONDS
-from formulary_catalog.server.mcp.size import Json, fit, size
 from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
 
 WAITING_CALL_SECONDS = CALL_SECONDS + MAX_WAIT_MS / 1000 + 5

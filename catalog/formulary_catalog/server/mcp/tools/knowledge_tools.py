@@ -7,8 +7,8 @@ from formulary_catalog.knowledge.answers import (
     DocumentSearchAnswer,
     SimilarDocumentsAnswer,
 )
-from formulary_catalog.server.calls.arguments.browsing import NoArguments
-from formulary_catalog.server.calls.arguments.knowledge import (
+from formulary_catalog.operations.arguments.browsing import NoArguments
+from formulary_catalog.operations.arguments.knowledge import (
     DocumentArguments,
     DocumentSearchArguments,
     SimilarArguments,

@@ -6,6 +6,8 @@ from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, 
 from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
+from formulary_catalog.operations.arguments.base import Arguments, Flag, Object
+from formulary_catalog.operations.arguments.catalog import DetailsArguments, SearchId
 from formulary_catalog.runs.request import (
     MAX_KEY_LENGTH,
     MAX_REASON_LENGTH,
@@ -13,8 +15,6 @@ from formulary_catalog.runs.request import (
     MAX_WAIT_MS,
     MIN_TIMEOUT_MS,
 )
-from formulary_catalog.server.calls.arguments.base import Arguments, Flag, Object
-from formulary_catalog.server.calls.arguments.catalog import DetailsArguments, SearchId
 
 INPUT_EXAMPLE = {
     "NAMESPACE": "shop",

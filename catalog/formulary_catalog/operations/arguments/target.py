@@ -9,8 +9,8 @@ from pydantic import Field
 
 from formulary_catalog.domain.targets.reference import FORM, TargetReference, parse_target, target_reference
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments.base import Arguments
-from formulary_catalog.server.calls.arguments.texts import Label
+from formulary_catalog.operations.arguments.base import Arguments
+from formulary_catalog.operations.arguments.texts import Label
 
 WHOLE = "target"
 """The argument that people and programs give; models get the parts listed."""

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
-from formulary_catalog.server.calls.arguments.catalog import SearchArguments
-from formulary_catalog.server.calls.arguments.target import Targeted
+from formulary_catalog.operations.arguments.catalog import SearchArguments
+from formulary_catalog.operations.arguments.target import Targeted
 
 if TYPE_CHECKING:
-    from formulary_catalog.server.calls.arguments.reading import ExplainArguments
+    from formulary_catalog.operations.arguments.reading import ExplainArguments
 
 
 def search_request_of(

@@ -14,8 +14,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, PydanticUseDefault, c
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.visible import first_hidden
 from formulary_catalog.domain.workflows.requests import MAX_NAME_LENGTH
-from formulary_catalog.server.calls.arguments.refusals import broken
-from formulary_catalog.server.calls.json_text import shown
+from formulary_catalog.operations.arguments.refusals import broken
+from formulary_catalog.operations.json_text import shown
 
 _NONE: Mapping[str, str] = {}
 

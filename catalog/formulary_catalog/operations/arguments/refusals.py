@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments.input_schema import (
+from formulary_catalog.operations.arguments.input_schema import (
     Schema,
     fields_of,
     input_schema,
@@ -23,7 +23,7 @@ from formulary_catalog.server.calls.arguments.input_schema import (
     listed_name,
     model_in,
 )
-from formulary_catalog.server.calls.json_text import shown
+from formulary_catalog.operations.json_text import shown
 from formulary_catalog.settings import LabelSpelling
 
 UNSTORABLE = "contains a NUL or an unpaired surrogate character; send plain text"

@@ -8,7 +8,7 @@ from formulary_catalog.domain.governance.contract import MAX_RULES, Effect
 from formulary_catalog.domain.governance.gate import GateDecision, Severity
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.governance.reading import MAX_ACTIONS
-from formulary_catalog.server.calls.arguments.base import Arguments, Items, Object
+from formulary_catalog.operations.arguments.base import Arguments, Items, Object
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _COUNT: dict[str, Any] = {"type": "integer"}

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from formulary_catalog.domain.analytics.answers import DEFAULT_SAMPLE, MAX_ROWS, MAX_SAMPLE
 from formulary_catalog.domain.analytics.statement import MAX_LENGTH, TABLES
-from formulary_catalog.server.calls.arguments.base import Arguments
+from formulary_catalog.operations.arguments.base import Arguments
 
 _LONGEST_NAME = 100
 

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from formulary_catalog.domain.coverage.alerts import AT_ONCE, MAX_SUMMARY, Alert, distinct
 from formulary_catalog.domain.cursor import MAX_CURSOR_LENGTH
-from formulary_catalog.server.calls.arguments.base import Arguments, Unquoted
-from formulary_catalog.server.calls.arguments.texts import Label
+from formulary_catalog.operations.arguments.base import Arguments, Unquoted
+from formulary_catalog.operations.arguments.texts import Label
 
 MAX_LINES = 1000
 DEFAULT_LINES = 100

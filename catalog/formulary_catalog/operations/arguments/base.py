@@ -15,10 +15,10 @@ from pydantic_core import PydanticCustomError, PydanticUseDefault
 
 from formulary_catalog.domain.text import all_storable
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments.input_schema import fields_of, input_schema, model_in
-from formulary_catalog.server.calls.arguments.refusals import UNKNOWN, UNSTORABLE, broken, refusal
-from formulary_catalog.server.calls.arguments.texts import OneOf
-from formulary_catalog.server.calls.json_text import nested_too_deep, parsed
+from formulary_catalog.operations.arguments.input_schema import fields_of, input_schema, model_in
+from formulary_catalog.operations.arguments.refusals import UNKNOWN, UNSTORABLE, broken, refusal
+from formulary_catalog.operations.arguments.texts import OneOf
+from formulary_catalog.operations.json_text import nested_too_deep, parsed
 from formulary_catalog.settings import LabelSpelling
 
 _NUMBERS = (int, float, int | None, float | None)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.incident import META_KEY
 
+META_KEY = "kubernaut.ai/remediation-id"
+"""The member of `_meta` that names the incident of a call."""
 _MAX_SHOWN = 60
 _META = "_meta"
 """Some clients of MCP write it twice. Where nothing of weight is lost, the last one counts, as for the SDK."""

@@ -1,0 +1,1 @@
+"""What can be asked, each said once; the edges derive from it."""
