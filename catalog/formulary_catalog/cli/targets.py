@@ -1,7 +1,7 @@
 """Which catalog a read command asks: a running server, unless a database is named."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -17,7 +17,9 @@ from formulary_catalog.errors import FormularyError, InvalidInput
 if TYPE_CHECKING:
     from formulary_catalog.cli.catalog.analytics_source import Analytics
     from formulary_catalog.cli.catalog.catalogs import Catalog
+    from formulary_catalog.operations.operation import A, Operation, R
     from formulary_catalog.operations.services import Services
+    from formulary_catalog.runtime.terminal import Page
     from formulary_catalog.settings import Settings
 
 _SECONDS = 20.0
@@ -36,6 +38,26 @@ class CatalogTarget:
     database_url: str | None
     data_dir: Path | None
     remediation_id: str
+
+    def show(
+        self,
+        operation: "Operation[A, R]",
+        given: Mapping[str, Any],
+        page: "Callable[[R, Page], None]",
+        *,
+        as_json: bool,
+        by_meaning: bool = False,
+    ) -> "R":
+        """The answer to an operation, printed as JSON or as `page` shows it; `by_meaning` as of `ask`.
+
+        Raises:
+            FormularyError: as `ask`.
+        """
+        answer = self.ask(
+            lambda catalog: catalog.ask(operation, given, remediation_id=self.remediation_id), by_meaning=by_meaning
+        )
+        show(answer, page, as_json=as_json)
+        return answer
 
     def ask(self, question: Callable[["Catalog"], Awaitable[_T]], *, by_meaning: bool = False) -> _T:
         """The answer to a question; `by_meaning` loads the embedding model if this process has to search itself.
@@ -88,6 +110,16 @@ class CatalogTarget:
         if not by_flag and (self.url or not (settings.database_url or settings.data_dir)):
             return self.url or DEFAULT_URL
         return ""
+
+
+def show(answer: "R", page: "Callable[[R, Page], None]", *, as_json: bool) -> None:
+    """Print an answer as JSON, or as `page` shows it."""
+    from formulary_catalog.runtime.terminal import Page
+
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        page(answer, Page())
 
 
 def url_option(command: _F) -> _F:

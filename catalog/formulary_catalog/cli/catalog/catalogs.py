@@ -1,6 +1,6 @@
 """The catalog as the read commands see it: behind a running server, or straight from a database."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote
@@ -23,8 +23,6 @@ from formulary_catalog.domain.answers.catalog import (
     WorkflowDetails,
     WorkflowList,
 )
-from formulary_catalog.domain.coverage.alerts import Alert
-from formulary_catalog.domain.coverage.answers import CoverageAnswer, DuplicatesAnswer, StaleAnswer
 from formulary_catalog.domain.reading import IncidentAnswer, TargetAnswer
 from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest
@@ -38,7 +36,7 @@ from formulary_catalog.knowledge.answers import (
     SimilarDocumentsAnswer,
 )
 from formulary_catalog.operations.arguments.catalog import SelectionArguments
-from formulary_catalog.operations.arguments.coverage import MAX_LINES
+from formulary_catalog.operations.operation import A, Call, Operation, R
 
 if TYPE_CHECKING:
     from formulary_catalog.operations.services import Services
@@ -50,6 +48,9 @@ _CALLER = Caller(name="local", access=EVERYTHING)
 
 class Catalog(Protocol):
     """The questions of the read commands. Errors are `FormularyError`s."""
+
+    async def ask(self, operation: Operation[A, R], given: Mapping[str, Any], *, remediation_id: str = "") -> R:
+        """The answer to an operation with these arguments; those that say nothing are left out."""
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
         """The allowed workflows that fit best."""
@@ -115,24 +116,22 @@ class Catalog(Protocol):
     async def incident(self, incident: str) -> IncidentAnswer:
         """One incident, and what would be offered for it."""
 
-    async def coverage(self, *, cursor: str) -> CoverageAnswer:
-        """Which signals have a remedy, and which queries found too little: the page of a cursor, as long as may be."""
-
-    async def coverage_of(self, alerts: Sequence[Alert]) -> CoverageAnswer:
-        """The remedies for these alerts, as many as one call takes."""
-
-    async def stale(self, *, limit: int) -> StaleAnswer:
-        """Workflows that may be of no use."""
-
-    async def duplicates(self, *, limit: int) -> DuplicatesAnswer:
-        """Pairs of workflows that say nearly the same."""
-
 
 class StoredCatalog:
     """A catalog in a database that this process reads itself."""
 
     def __init__(self, services: "Services") -> None:
         self._services = services
+
+    async def ask(self, operation: Operation[A, R], given: Mapping[str, Any], *, remediation_id: str = "") -> R:
+        call = Call(
+            services=self._services,
+            arguments=operation.arguments.read(_without_nothing(given)),
+            context=ContextReference(remediation_id=remediation_id),
+            caller=_CALLER,
+            browsing=True,
+        )
+        return await operation.run(call)
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
         return await self._services.catalog.search(request, caller=_CALLER)
@@ -205,24 +204,23 @@ class StoredCatalog:
     async def incident(self, incident: str) -> IncidentAnswer:
         return await self._services.incidents.incident(incident, caller=_CALLER)
 
-    async def coverage(self, *, cursor: str) -> CoverageAnswer:
-        return await self._services.coverage.of_catalog(limit=MAX_LINES, after=cursor, caller=_CALLER)
-
-    async def coverage_of(self, alerts: Sequence[Alert]) -> CoverageAnswer:
-        return await self._services.coverage.of_alerts(alerts, caller=_CALLER)
-
-    async def stale(self, *, limit: int) -> StaleAnswer:
-        return await self._services.upkeep.stale(limit=limit, caller=_CALLER)
-
-    async def duplicates(self, *, limit: int) -> DuplicatesAnswer:
-        return await self._services.upkeep.duplicates(limit=limit, caller=_CALLER)
-
 
 class ServedCatalog:
     """A catalog behind the REST side of a running server."""
 
     def __init__(self, server: Remote) -> None:
         self._server = server
+
+    async def ask(self, operation: Operation[A, R], given: Mapping[str, Any], *, remediation_id: str = "") -> R:
+        path, others = operation.route.address(_without_nothing(given))
+        return await self._server.answer(
+            operation.answer,
+            operation.route.method,
+            path,
+            headers=incident_headers(remediation_id),
+            json=others if operation.route.has_body else None,
+            params=None if operation.route.has_body else others,
+        )
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
         headers = incident_headers(request.context.remediation_id)
@@ -310,23 +308,14 @@ class ServedCatalog:
     async def incident(self, incident: str) -> IncidentAnswer:
         return await self._read(IncidentAnswer, f"/incidents/{quote(incident, safe='/')}", remediation_id="")
 
-    async def coverage(self, *, cursor: str) -> CoverageAnswer:
-        page = {"limit": MAX_LINES} | ({"cursor": cursor} if cursor else {})
-        return await self._read(CoverageAnswer, "/coverage", remediation_id="", **page)
-
-    async def coverage_of(self, alerts: Sequence[Alert]) -> CoverageAnswer:
-        body = {"alerts": [alert.as_json() for alert in alerts]}
-        return await self._server.answer(CoverageAnswer, "POST", "/coverage", json=body)
-
-    async def stale(self, *, limit: int) -> StaleAnswer:
-        return await self._read(StaleAnswer, "/coverage/stale", remediation_id="", limit=limit)
-
-    async def duplicates(self, *, limit: int) -> DuplicatesAnswer:
-        return await self._read(DuplicatesAnswer, "/coverage/duplicates", remediation_id="", limit=limit)
-
     async def _read(self, kind: type[_A], path: str, *, remediation_id: str, **parameters: Any) -> _A:
         headers = incident_headers(remediation_id)
         return await self._server.answer(kind, "GET", path, params=parameters, headers=headers)
+
+
+def _without_nothing(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that say something."""
+    return {name: value for name, value in given.items() if value not in (None, "", [], ())}
 
 
 def _asked(remediation_id: str) -> dict[str, Any]:

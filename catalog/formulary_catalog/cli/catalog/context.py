@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from formulary_catalog.cli.options import json_option
-from formulary_catalog.cli.targets import CatalogTarget, catalog_options
+from formulary_catalog.cli.targets import CatalogTarget, catalog_options, show
 from formulary_catalog.domain.targets.reference import FORM, parse_target
 
 if TYPE_CHECKING:
@@ -25,17 +25,11 @@ def context_command(*, about: str, target: CatalogTarget, as_json: bool) -> None
       formulary context shop/Deployment/checkout
       formulary context Namespace/shop --json
     """
-    from formulary_catalog.runtime.terminal import Page
-
     reference = parse_target(about)
-    answer = target.ask(lambda catalog: catalog.target(str(reference)))
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        _show(answer, page=Page())
+    show(target.ask(lambda catalog: catalog.target(str(reference))), _show, as_json=as_json)
 
 
-def _show(answer: "TargetAnswer", *, page: "Page") -> None:
+def _show(answer: "TargetAnswer", page: "Page") -> None:
     page.line(answer.target, style="bold cyan")
     for demand in answer.demands:
         strict = ", strict" if demand.strict else ""

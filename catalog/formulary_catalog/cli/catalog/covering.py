@@ -1,13 +1,14 @@
 """`formulary coverage`, `stale` and `duplicates`: what the catalog has no remedy for, and what it holds in vain."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from formulary_catalog.cli.options import DIRECTORY, json_option, settings_of
-from formulary_catalog.cli.targets import CatalogTarget, catalog_options
+from formulary_catalog.cli.targets import CatalogTarget, catalog_options, show
 
 if TYPE_CHECKING:
     from formulary_catalog.cli.catalog.catalogs import Catalog
@@ -70,7 +71,6 @@ def coverage_command(
     from formulary_catalog.domain.coverage.alerts import ignored_by_rules
     from formulary_catalog.domain.coverage.states import failing, with_ignored, with_notes
     from formulary_catalog.loading.rule_files import alerts_in_files, ignored_in_file
-    from formulary_catalog.runtime.terminal import Page
 
     alerts, notes = [], []
     if rules is not None:
@@ -79,10 +79,7 @@ def coverage_command(
     ignored = ignored_by_rules(alerts) | (ignored_in_file(ignore) if ignore is not None else {})
     answer = target.ask(lambda catalog: _coverage(catalog, alerts), by_meaning=True)
     answer = with_notes(with_ignored(answer, ignored) if ignored else answer, notes)
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_coverage(answer, page=Page(), console_url=settings_of().console_url)
+    show(answer, partial(show_coverage, console_url=settings_of().console_url), as_json=as_json)
     if fail_on is not None and failing(answer, fail_on=fail_on):
         raise SystemExit(1)
 
@@ -90,19 +87,15 @@ def coverage_command(
 async def _coverage(catalog: "Catalog", alerts: "Sequence[Alert]") -> "CoverageAnswer":
     from formulary_catalog.domain.coverage.alerts import portions
     from formulary_catalog.domain.coverage.states import joined
+    from formulary_catalog.operations.arguments.coverage import MAX_LINES
+    from formulary_catalog.operations.coverage import ALERTS, COVERAGE
 
-    if not alerts:
-        return await _of_catalog(catalog)
-    return joined([await catalog.coverage_of(some) for some in portions(alerts)])
-
-
-async def _of_catalog(catalog: "Catalog") -> "CoverageAnswer":
-    """All pages as one."""
-    from formulary_catalog.domain.coverage.states import joined
-
-    pages = [await catalog.coverage(cursor="")]
+    if alerts:
+        sent = [[alert.as_json() for alert in some] for some in portions(alerts)]
+        return joined([await catalog.ask(ALERTS, {"alerts": some}) for some in sent])
+    pages = [await catalog.ask(COVERAGE, {"limit": MAX_LINES})]
     while cursor := pages[-1].next_cursor:
-        pages.append(await catalog.coverage(cursor=cursor))
+        pages.append(await catalog.ask(COVERAGE, {"limit": MAX_LINES, "cursor": cursor}))
     return joined(pages)
 
 
@@ -118,13 +111,9 @@ def stale_command(*, limit: int, target: CatalogTarget, as_json: bool) -> None:
       formulary stale --limit 20
     """
     from formulary_catalog.cli.catalog.covering_pages import show_stale
-    from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.operations.coverage import STALE
 
-    answer = target.ask(lambda catalog: catalog.stale(limit=limit))
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_stale(answer, page=Page())
+    target.show(STALE, {"limit": limit}, show_stale, as_json=as_json)
 
 
 @click.command("duplicates")
@@ -139,10 +128,6 @@ def duplicates_command(*, limit: int, target: CatalogTarget, as_json: bool) -> N
       formulary duplicates --limit 20
     """
     from formulary_catalog.cli.catalog.covering_pages import show_duplicates
-    from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.operations.coverage import DUPLICATES
 
-    answer = target.ask(lambda catalog: catalog.duplicates(limit=limit))
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_duplicates(answer, page=Page())
+    target.show(DUPLICATES, {"limit": limit}, show_duplicates, as_json=as_json)

@@ -18,7 +18,7 @@ _REASON = "WHY NOT COVERED"
 _SHOWN_SOURCES = 2
 
 
-def show_coverage(answer: CoverageAnswer, *, page: Page, console_url: str = "") -> None:
+def show_coverage(answer: CoverageAnswer, page: Page, *, console_url: str = "") -> None:
     """One line a signal, what is not covered first, and the totals; so too for alerts of the cluster; weak queries."""
     page.table((*_COLUMNS, _REASON), [(*_row(each), each.reason) for each in answer.signals])
     page.line()
@@ -67,7 +67,7 @@ def _show_totals(totals: CoverageTotals, *, days: int, page: Page, of: str = "")
         page.pair("by demand", f"{totals.demand_covered:.0%} of searches and incidents in {days} days")
 
 
-def show_stale(answer: StaleAnswer, *, page: Page) -> None:
+def show_stale(answer: StaleAnswer, page: Page) -> None:
     """One line a workflow, with what says that it is of no use."""
     if answer.workflows:
         rows = [(each.reason, each.workflow_id, each.version, each.detail) for each in answer.workflows]
@@ -79,7 +79,7 @@ def show_stale(answer: StaleAnswer, *, page: Page) -> None:
     page.notes(answer.notes)
 
 
-def show_duplicates(answer: DuplicatesAnswer, *, page: Page) -> None:
+def show_duplicates(answer: DuplicatesAnswer, page: Page) -> None:
     """One line a pair."""
     if answer.pairs:
         rows = [

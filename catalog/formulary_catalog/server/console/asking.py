@@ -3,18 +3,17 @@
 Pages belong to no incident; one that is looked at is a field like any other.
 """
 
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
 
+from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.operations.arguments.base import Arguments
+from formulary_catalog.operations.operation import A, Call, Operation, R
 from formulary_catalog.server.calls.audited_call import checked
 from formulary_catalog.server.console.visitor import visitor_of
 from formulary_catalog.server.rest.calls import services_of
-
-A = TypeVar("A", bound=Arguments)
 
 
 def filled(request: Request) -> dict[str, Any]:
@@ -42,6 +41,22 @@ async def asked(request: Request, action: str, model: type[A]) -> A:
         caller=visitor_of(request).caller,
     )
     return arguments
+
+
+async def answer_to(request: Request, operation: Operation[A, R], *, fields: type[A] | None = None) -> R:
+    """What the visitor is answered to an operation; `fields` are those of a page that has its own.
+
+    Raises:
+        FormularyError: as `asked`, or the service's own.
+    """
+    call = Call(
+        services=services_of(request),
+        arguments=await asked(request, operation.action, fields or operation.arguments),
+        context=ContextReference(),
+        caller=visitor_of(request).caller,
+        browsing=True,
+    )
+    return await operation.run(call)
 
 
 async def file_text(form: FormData) -> str:

@@ -80,7 +80,7 @@ async def get_schema(request: Request, table: Table) -> Response:
     summary="Read some rows of a table",
     response_model=QueryAnswer,
     responses=error_responses(429),
-    openapi_extra=operation(query=query_parameters(SampleArguments, in_path="table")),
+    openapi_extra=operation(query=query_parameters(SampleArguments, in_path=("table",))),
 )
 async def get_sample(request: Request, table: Table) -> Response:
     """Some rows of one table."""

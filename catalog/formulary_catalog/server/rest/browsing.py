@@ -87,7 +87,7 @@ async def list_refused(request: Request) -> Response:
     summary="Read what is connected with a workflow, a signal type or an action type",
     response_model=RelatedPage,
     responses=error_responses(404),
-    openapi_extra=operation(query=query_parameters(RelatedPageArguments, in_path="entity")),
+    openapi_extra=operation(query=query_parameters(RelatedPageArguments, in_path=("entity",))),
 )
 async def get_related(
     request: Request,
@@ -144,7 +144,7 @@ async def get_section(
     summary="Compare two versions of a workflow",
     response_model=VersionDifference,
     responses=error_responses(404),
-    openapi_extra=operation(query=query_parameters(DifferenceArguments, in_path="workflow_id"), of_incident=False),
+    openapi_extra=operation(query=query_parameters(DifferenceArguments, in_path=("workflow_id",)), of_incident=False),
 )
 async def get_difference(request: Request, workflow_id: _WorkflowId) -> Response:
     """Their manifests side by side, the lower version first."""

@@ -1,6 +1,6 @@
 """What the OpenAPI document says beyond what the framework derives: bodies, headers and errors (DESIGN section 8)."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
@@ -108,10 +108,10 @@ def _nullable(member: Schema) -> Schema:
     return member | {"type": [*kinds, "null"]}
 
 
-def query_parameters(model: type[BaseModel], *, in_path: str = "") -> list[Schema]:
-    """Arguments as parameters of a query string, without the one that is `in_path`."""
+def query_parameters(model: type[BaseModel], *, in_path: Container[str] = ()) -> list[Schema]:
+    """Arguments as parameters of a query string, without those that are `in_path`."""
     schema = input_schema(model)
-    listed = {name: member for name, member in schema["properties"].items() if name != in_path}
+    listed = {name: member for name, member in schema["properties"].items() if name not in in_path}
     return [
         {
             "name": name,
@@ -134,7 +134,7 @@ def operation(
     return added
 
 
-DETAILS_OPERATION = operation(query=query_parameters(DetailsArguments, in_path="workflow_id"))
+DETAILS_OPERATION = operation(query=query_parameters(DetailsArguments, in_path=("workflow_id",)))
 SEARCH_OPERATION = operation(
     body=body_schema(SearchBody), example={"query": "OOMKilled critical", "label.environment": "production", "top_k": 3}
 )

@@ -71,7 +71,7 @@ def _invoke_body() -> Schema:
     }
 
 
-STATUS_OPERATION = operation(query=query_parameters(StatusArguments, in_path="invocation_id"))
+STATUS_OPERATION = operation(query=query_parameters(StatusArguments, in_path=("invocation_id",)))
 INVOKE_OPERATION = operation(
     body=_invoke_body(),
     example={

@@ -139,7 +139,7 @@ async def get_trace_files(
     summary="Read a trace",
     response_model=TraceAnswer,
     responses=error_responses(404),
-    openapi_extra=operation(query=query_parameters(TraceArguments, in_path="trace_id"), of_incident=False),
+    openapi_extra=operation(query=query_parameters(TraceArguments, in_path=("trace_id",)), of_incident=False),
 )
 async def get_trace(
     request: Request, trace_id: Annotated[str, Path(description="`trace_id`, or the remediation id of its incident.")]

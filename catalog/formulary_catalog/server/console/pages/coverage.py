@@ -4,8 +4,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 from starlette.datastructures import FormData
 
+from formulary_catalog.domain import console_address
 from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE
-from formulary_catalog.domain.console_address import COVERAGE
 from formulary_catalog.domain.coverage.alerts import NO_REMEDY, ignored_by_rules, portions
 from formulary_catalog.domain.coverage.answers import CoverageAnswer
 from formulary_catalog.domain.coverage.states import (
@@ -19,7 +19,8 @@ from formulary_catalog.domain.coverage.states import (
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.loading.rule_files import alerts_in_text, ignored_in_text
 from formulary_catalog.operations.arguments.coverage import MAX_LINES, LinesArguments
-from formulary_catalog.server.console.asking import asked, file_text
+from formulary_catalog.operations.coverage import COVERAGE, DUPLICATES, STALE
+from formulary_catalog.server.console.asking import answer_to, file_text, filled
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
@@ -41,17 +42,14 @@ class CoverageLines(LinesArguments):
     limit: int = Field(_LINES, ge=1, le=MAX_LINES, description="How many to show.", examples=[20])
 
 
-@router.get(COVERAGE)
+@router.get(console_address.COVERAGE)
 async def coverage(request: Request) -> Response:
     """The signals that the catalog knows, the alerts of the cluster, and the form to compare alerts of one's own."""
-    wanted = await asked(request, "read.coverage", CoverageLines)
-    answer = await services_of(request).coverage.of_catalog(
-        limit=wanted.limit, after=wanted.cursor, caller=visitor_of(request).caller
-    )
-    return _page(request, answer=answer, of_rules=False, is_first=not wanted.cursor)
+    answer = await answer_to(request, COVERAGE, fields=CoverageLines)
+    return _page(request, answer=answer, of_rules=False, is_first="cursor" not in filled(request))
 
 
-@router.post(COVERAGE)
+@router.post(console_address.COVERAGE)
 async def compare(request: Request) -> Response:
     """The alerts of a rule file that was pasted or uploaded. Nothing of it is kept."""
     form: FormData = request.state.form
@@ -69,23 +67,17 @@ async def compare(request: Request) -> Response:
     return _page(request, answer=answer, of_rules=True, rules=rules, ignore=ignore)
 
 
-@router.get(f"{COVERAGE}/stale")
+@router.get(f"{console_address.COVERAGE}/stale")
 async def stale(request: Request) -> Response:
     """Workflows that may be of no use."""
-    wanted = await asked(request, "read.stale", LinesArguments)
-    answer = await services_of(request).upkeep.stale(
-        limit=wanted.limit, after=wanted.cursor, caller=visitor_of(request).caller
-    )
+    answer = await answer_to(request, STALE)
     return render(request, "coverage_stale.html", title="Stale workflows", answer=answer, views=VIEWS)
 
 
-@router.get(f"{COVERAGE}/duplicates")
+@router.get(f"{console_address.COVERAGE}/duplicates")
 async def duplicates(request: Request) -> Response:
     """Pairs of workflows that say nearly the same."""
-    wanted = await asked(request, "read.duplicates", LinesArguments)
-    answer = await services_of(request).upkeep.duplicates(
-        limit=wanted.limit, after=wanted.cursor, caller=visitor_of(request).caller
-    )
+    answer = await answer_to(request, DUPLICATES)
     return render(request, "coverage_duplicates.html", title="Duplicates", answer=answer, views=VIEWS)
 
 
