@@ -8,12 +8,13 @@ from formulary_catalog.embedding import load_embedder
 from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.operations.arguments.base import Arguments
+from formulary_catalog.operations.operation import Call, Operation, Tool
 from formulary_catalog.runtime.garbage import spare_what_stays
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.serving import serve
-from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool, as_it_is
+from formulary_catalog.server.mcp.tools.catalog_tools import CatalogTool
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME, TOOLSETS
 from formulary_catalog.settings import ContextPolicy, Settings, Toolset
 from formulary_catalog.store.analytics.sessions import ROLE
@@ -35,16 +36,9 @@ async def _nothing(call: Call[Arguments]) -> Nothing:
 async def main(dsn: str) -> None:
     """Serve until SIGTERM, with the logging of production."""
     configure_logging(level="info", as_json=True)
-    trivial = CatalogTool(
-        name=TRIVIAL_TOOL,
-        title="Nothing",
-        description="Does nothing.",
-        action="nothing",
-        arguments=Arguments,
-        answer=Nothing,
-        run=_nothing,
-        shrink=as_it_is,
-    )
+    spec = Tool(name=TRIVIAL_TOOL, toolset=Toolset.SEARCH, title="Nothing", description="Does nothing.")
+    nothing = Operation(action="nothing", arguments=Arguments, answer=Nothing, run=_nothing, tool=spec)
+    trivial = CatalogTool(operation=nothing, spec=spec)
     TOOLS_BY_NAME[TRIVIAL_TOOL] = trivial
     TOOLSETS[Toolset.SEARCH] = (*TOOLSETS[Toolset.SEARCH], trivial)
     of_callers = dsn.replace("://postgres@", f"://{ROLE}@", 1)

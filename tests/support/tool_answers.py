@@ -20,13 +20,14 @@ from formulary_catalog.domain.runs.run import NewInvocation
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import FormularyError, Unavailable
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.operations.operation import Call
 from formulary_catalog.operations.services import Services
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.calls.incident import ANALYSIS_HEADER
 from formulary_catalog.server.calls.opening import Opening
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.mcp.server import mcp_server
-from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
+from formulary_catalog.server.mcp.tools.catalog_tools import CatalogTool
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.analytics.sessions import ROLE
@@ -131,16 +132,16 @@ class Catalog:
         return TIMES.sub(r"\1", said)
 
     async def _answer(
-        self, tool: CatalogTool[Any], arguments: Mapping[str, Any], *, context: ContextReference, caller: Caller
+        self, tool: CatalogTool, arguments: Mapping[str, Any], *, context: ContextReference, caller: Caller
     ) -> str:
         if tool.name == STATUS:
             arguments = {"invocation_id": self._named_runs.get(arguments["invocation_id"], NO_RUN)}
         read = tool.arguments.read(arguments)
         call = Call(services=self.services, arguments=read, context=context, caller=caller)
-        answer = await tool.run(call)
+        answer = await tool.operation.run(call)
         if isinstance(answer, InvocationAnswer):
             self._named_runs[OWN_RUN] = answer.invocation_id
-        return compact(tool.shrink(_without_chance(answer).as_json()))
+        return compact(tool.spec.shrink(_without_chance(answer).as_json()))
 
     async def _read(self, method: str, arguments: Mapping[str, Any], *, analysis: str, caller: Caller) -> str:
         context, skills = ContextReference(analysis=analysis), self.services.skills

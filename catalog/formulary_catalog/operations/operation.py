@@ -1,19 +1,25 @@
 """An operation: one question of callers, said once for MCP, REST, the console and the commands (DESIGN section 2).
 
-The other modules of this package list the operations of a subject. `server.rest.operation_routes` makes their routes
-and OpenAPI; commands ask them over HTTP, or the services of a database of their own (`cli.catalog.catalogs`).
+The other modules of this package list the operations of a subject. `server.mcp.tools.tool_list` lists their tools,
+`server.rest.operation_routes` makes their routes and OpenAPI. Commands ask them over HTTP, or the services of a
+database of their own (`cli.catalog.catalogs`).
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 
 from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.answers.answer_size import allowance
 from formulary_catalog.domain.answers.catalog import Answer
+from formulary_catalog.domain.answers.shortening import Json
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.operations.arguments.base import Arguments
+from formulary_catalog.operations.arguments.target import WHOLE
+from formulary_catalog.runs.waiting import Progress, no_progress
+from formulary_catalog.settings import Toolset
 
 if TYPE_CHECKING:  # `stdio` answers `initialize` before it loads them
     from formulary_catalog.operations.services import Services
@@ -32,6 +38,17 @@ class Call(Generic[A]):
     context: ContextReference
     caller: Caller
     browsing: bool = False
+    progress: Progress = no_progress
+    """Reaches the caller where the transport carries it."""
+
+    @property
+    def asker(self) -> dict[str, Any]:
+        """Who asks, and for which incident, as services take it."""
+        return {"context": self.context, "caller": self.caller, "browsing": self.browsing}
+
+    def room(self, entries: int | None) -> int | None:
+        """Bytes of an answer with so many entries, for who reads it at once; None for people and programs."""
+        return None if self.browsing else allowance(entries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +80,50 @@ class Route:
         return path, {name: value for name, value in given.items() if name not in self.in_path}
 
 
+def as_it_is(answer: Json) -> Json:
+    """An answer that needs no shrinking."""
+    return answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """What a model reads of an operation, and what it gets.
+
+    `shrink` makes an answer fit what a model can read. `seconds` is the deadline of a call that may wait; `unlisted`
+    arguments are taken, and not shown. A tool that is not `read_only` may be `destructive`. `narrowed_by` names
+    optional arguments of its second example, `begun_by` those of both. `arguments` and `answer` are those of the
+    operation, unless a model has fewer.
+    """
+
+    name: str
+    toolset: Toolset
+    title: str
+    description: str
+    arguments: type[Arguments] | None = None
+    answer: type[Answer] | None = None
+    shrink: Callable[[Json], Json] = as_it_is
+    read_only: bool = True
+    destructive: bool = False
+    seconds: float | None = None
+    begun_by: tuple[str, ...] = ()
+    narrowed_by: tuple[str, ...] = ()
+    unlisted: Collection[str] = (WHOLE,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Generic[A, R]):
     """What is asked, and what answers it. `action` is its name in the audit trail.
 
-    An operation that is `of_incident` answers under the constraints of the incident that the call names.
+    It is called as a tool, at a route, or both. One that is `of_incident` answers under the constraints of the incident
+    that the call names.
     """
 
     action: str
     arguments: type[A]
     answer: type[R]
     run: Callable[[Call[A]], Awaitable[R]]
-    route: Route
+    tool: Tool | None = None
+    route: Route | None = None
     of_incident: bool = True
 
 

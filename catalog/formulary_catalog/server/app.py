@@ -42,7 +42,6 @@ from formulary_catalog.server.mcp.toolsets import AddressChecked
 from formulary_catalog.server.rest import (
     alerts,
     analytics,
-    browsing,
     health,
     invocations,
     knowledge,
@@ -60,11 +59,10 @@ OPENAPI_PATH = f"{PREFIX}/openapi.json"
 _UNCHANGED = "The answer still has the ETag of If-None-Match."
 _ROUTERS = (
     knowledge.router,
-    browsing.router,  # before what takes any path of workflows
+    operation_routes.router,  # before what takes any path of workflows
     workflows.router,
     reading.router,
     alerts.router,
-    operation_routes.router,
     health.router,
     ruling.router,
     analytics.router,

@@ -10,9 +10,9 @@ import httpx2
 import jsonschema
 import pytest
 
+from formulary_catalog.operations.operation import Call
 from formulary_catalog.operations.services import Services
 from formulary_catalog.server.mcp.tools.analytics_tools import ANALYTICS_TOOLS
-from formulary_catalog.server.mcp.tools.catalog_tools import Call
 from formulary_catalog.settings import LabelSpelling, Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import databases
@@ -183,7 +183,7 @@ async def test_every_tool_answers_by_its_output_schema_within_what_a_model_reads
     assert listed.annotations.read_only_hint
     assert len(listed.description) < 420
     arguments = tool.arguments.read(GIVEN[tool.name])
-    answer = await tool.run(Call(services=services, arguments=arguments, context=NOWHERE, caller=LOCAL))
+    answer = await tool.operation.run(Call(services=services, arguments=arguments, context=NOWHERE, caller=LOCAL))
     jsonschema.validate(answer.as_json(), listed.output_schema)
     assert len(answer.model_dump_json()) <= 8192
     assert "team-secret" not in answer.model_dump_json()

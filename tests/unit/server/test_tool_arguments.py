@@ -177,7 +177,7 @@ def test_labels_are_listed_in_snake_case_on_request() -> None:
 
 @pytest.mark.parametrize("tool", tools_of(tuple(Toolset)), ids=lambda tool: tool.name)
 @pytest.mark.parametrize("spelling", LabelSpelling)
-def test_every_listed_example_is_accepted(tool: CatalogTool[Any], spelling: LabelSpelling) -> None:
+def test_every_listed_example_is_accepted(tool: CatalogTool, spelling: LabelSpelling) -> None:
     listed = tool.listed(spelling=spelling, with_clusters=True).input_schema["properties"]
 
     read = tool.arguments.read({name: schema["examples"][0] for name, schema in listed.items()}, spelling=spelling)
@@ -366,7 +366,7 @@ def test_of_unknown_arguments_only_the_names_are_kept() -> None:
 
 
 @pytest.mark.parametrize("tool", tools_of(tuple(Toolset)), ids=lambda tool: tool.name)
-def test_true_is_no_number_to_any_tool(tool: CatalogTool[Any]) -> None:
+def test_true_is_no_number_to_any_tool(tool: CatalogTool) -> None:
     listed = tool.listed(spelling=LabelSpelling.DOTTED, with_clusters=True).input_schema["properties"]
     for name in (name for name, schema in listed.items() if schema["type"] in ("integer", "number")):
         with pytest.raises(InvalidInput, match=f"{name} is true, which is not"):

@@ -1,19 +1,10 @@
 """`formulary list`, `related`, `find`, `impact` and `stats`: what a person asks of the catalog as a whole."""
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
 from formulary_catalog.cli.options import json_option
-from formulary_catalog.cli.targets import CatalogTarget, target_options, workflow_ids
+from formulary_catalog.cli.targets import CatalogTarget, show, target_options, workflow_ids
 from formulary_catalog.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from formulary_catalog.cli.catalog.catalogs import Catalog
-    from formulary_catalog.domain.answers.browsing import RefusedList
-    from formulary_catalog.domain.answers.catalog import WorkflowList
-
-_PAGE = 100
 
 
 @click.command("list")
@@ -60,9 +51,10 @@ def list_command(
       formulary list --remediation-id rr-2026-0042   # only what this incident allows
     """
     from formulary_catalog.cli.catalog.browsing_pages import show_refused
+    from formulary_catalog.cli.catalog.catalogs import whole_list
     from formulary_catalog.cli.catalog.rendering import show_list
     from formulary_catalog.domain.workflows.labels import fold
-    from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.operations.workflows import LIST, REFUSED
 
     filters = {
         "signal_type": signal_type,
@@ -82,61 +74,19 @@ def list_command(
                 "--namespace and --limit",
                 field="refused",
             )
-        found = target.ask(lambda catalog: refused_objects(catalog, namespace=namespace, limit=limit))
-        if as_json:
-            click.echo(found.model_dump_json())
-        else:
-            show_refused(found, page=Page())
+        found = target.ask(
+            lambda catalog: whole_list(catalog, REFUSED, {"namespace": namespace}, entries="refused", limit=limit)
+        )
+        show(found, show_refused, as_json=as_json)
         return
-    listing = target.ask(lambda catalog: listed(catalog, filters, limit=limit, remediation_id=target.remediation_id))
-    if as_json:
-        click.echo(listing.model_dump_json())
-    else:
-        show_list(listing, page=Page())
+    listing = target.ask(
+        lambda catalog: whole_list(
+            catalog, LIST, filters, entries="workflows", limit=limit, remediation_id=target.remediation_id
+        )
+    )
+    show(listing, show_list, as_json=as_json)
     if not listing.workflows:
         raise SystemExit(1)
-
-
-async def listed(
-    catalog: "Catalog", filters: dict[str, Any], *, limit: int | None, remediation_id: str
-) -> "WorkflowList":
-    """The pages of a listing as one."""
-    from formulary_catalog.domain.answers.catalog import WorkflowList
-    from formulary_catalog.operations.arguments.browsing import ListArguments
-
-    pages: list[WorkflowList] = []
-    wanted = limit or float("inf")
-    while not pages or (pages[-1].next_cursor and wanted > 0):
-        cursor = pages[-1].next_cursor if pages else ""
-        asked = ListArguments.read(filters | {"limit": int(min(wanted, _PAGE)), "cursor": cursor})
-        pages.append(await catalog.page(asked.request, remediation_id=remediation_id))
-        wanted -= len(pages[-1].workflows)
-    return WorkflowList(
-        workflows=[workflow for page in pages for workflow in page.workflows],
-        total=pages[-1].total,
-        total_results=pages[-1].total,
-        notes=list(dict.fromkeys(note for page in pages for note in page.notes)),
-    )
-
-
-async def refused_objects(catalog: "Catalog", *, namespace: str, limit: int | None) -> "RefusedList":
-    """The pages of what is refused as one."""
-    from formulary_catalog.domain.answers.browsing import RefusedList
-    from formulary_catalog.operations.arguments.browsing import RefusedArguments
-
-    pages: list[RefusedList] = []
-    wanted = limit or float("inf")
-    while not pages or (pages[-1].next_cursor and wanted > 0):
-        cursor = pages[-1].next_cursor if pages else ""
-        asked = RefusedArguments.read({"namespace": namespace, "limit": int(min(wanted, _PAGE)), "cursor": cursor})
-        pages.append(await catalog.refused(asked.request))
-        wanted -= len(pages[-1].refused)
-    return RefusedList(
-        refused=[each for page in pages for each in page.refused],
-        total=pages[-1].total,
-        next_cursor="",
-        notes=pages[-1].notes,
-    )
 
 
 @click.command("related")
@@ -158,15 +108,10 @@ def related_command(
       formulary related OOMKilled
     """
     from formulary_catalog.cli.catalog.browsing_pages import show_related
-    from formulary_catalog.operations.arguments.browsing import RelatedArguments
-    from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.operations.workflows import RELATED
 
-    asked = RelatedArguments.read({"entity": entity, "depth": depth, "relations": list(relations), "limit": limit})
-    answer = target.ask(lambda catalog: catalog.related(asked.request, remediation_id=target.remediation_id))
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_related(answer, page=Page())
+    given = {"entity": entity, "depth": depth, "relations": list(relations), "limit": limit}
+    target.show(RELATED, given, show_related, as_json=as_json)
 
 
 @click.command("find")
@@ -184,16 +129,9 @@ def find_command(*, name: tuple[str, ...], target: CatalogTarget, as_json: bool)
       formulary find KubePodCrashLooping --json
     """
     from formulary_catalog.cli.catalog.browsing_pages import show_names
-    from formulary_catalog.operations.arguments.browsing import NameArguments
-    from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.operations.workflows import FIND
 
-    asked = NameArguments.read({"name": " ".join(name)})
-    answer = target.ask(lambda catalog: catalog.find(asked.name, remediation_id=target.remediation_id))
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_names(answer, page=Page())
-    if not answer.total:
+    if not target.show(FIND, {"name": " ".join(name)}, show_names, as_json=as_json).total:
         raise SystemExit(1)
 
 
@@ -210,14 +148,9 @@ def impact_command(*, workflow_id: str, target: CatalogTarget, as_json: bool) ->
     """
     from formulary_catalog.cli.catalog.browsing_pages import show_impact
     from formulary_catalog.domain.workflows.identity import parse_reference
-    from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.operations.workflows import IMPACT
 
-    reference = str(parse_reference(workflow_id))
-    answer = target.ask(lambda catalog: catalog.impact(reference, remediation_id=target.remediation_id))
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_impact(answer, page=Page())
+    target.show(IMPACT, {"workflow_id": str(parse_reference(workflow_id))}, show_impact, as_json=as_json)
 
 
 @click.command("stats")
@@ -231,10 +164,6 @@ def stats_command(*, target: CatalogTarget, as_json: bool) -> None:
       formulary stats --json
     """
     from formulary_catalog.cli.catalog.browsing_pages import show_statistics
-    from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.operations.workflows import STATISTICS
 
-    answer = target.ask(lambda catalog: catalog.statistics(remediation_id=target.remediation_id))
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_statistics(answer, page=Page())
+    target.show(STATISTICS, {}, show_statistics, as_json=as_json)

@@ -16,7 +16,7 @@ from formulary_catalog.runtime.terminal import Page, counted
 _OMITTED = "  …"
 
 
-def show_refused(answer: RefusedList, *, page: Page) -> None:
+def show_refused(answer: RefusedList, page: Page) -> None:
     """Each object with what is wrong with it and what to do."""
     if not answer.refused:
         page.line("No refused object is known." if answer.notes else "No object is refused, as far as you may see it.")
@@ -33,7 +33,7 @@ def show_refused(answer: RefusedList, *, page: Page) -> None:
     page.notes(answer.notes)
 
 
-def show_related(answer: RelatedAnswer, *, page: Page) -> None:
+def show_related(answer: RelatedAnswer, page: Page) -> None:
     """One line a neighbour."""
     if not answer.related:
         page.line(f"Nothing is connected with {answer.entity}.")
@@ -43,7 +43,7 @@ def show_related(answer: RelatedAnswer, *, page: Page) -> None:
     page.notes(answer.notes)
 
 
-def show_names(answer: NamesAnswer, *, page: Page) -> None:
+def show_names(answer: NamesAnswer, page: Page) -> None:
     """One line a workflow, with how it matches."""
     if answer.workflows:
         rows = [(each.workflow_id, each.version, each.matched, each.title) for each in answer.workflows]
@@ -51,7 +51,7 @@ def show_names(answer: NamesAnswer, *, page: Page) -> None:
     page.notes(answer.notes)
 
 
-def show_impact(answer: ImpactAnswer, *, page: Page) -> None:
+def show_impact(answer: ImpactAnswer, page: Page) -> None:
     """One line for each that depends on the workflow; what is empty is said too, since that is the question."""
     page.line(f"{answer.workflow_id}@{answer.version}", style="bold cyan")
     leading = [
@@ -84,7 +84,7 @@ def show_impact(answer: ImpactAnswer, *, page: Page) -> None:
     page.notes(answer.notes)
 
 
-def show_statistics(answer: StatisticsAnswer, *, page: Page) -> None:
+def show_statistics(answer: StatisticsAnswer, page: Page) -> None:
     """The numbers, the largest first."""
     page.pair("workflows", ", ".join(f"{number} {status}" for status, number in answer.by_status.items()))
     page.pair("namespaces", _counts(answer.by_namespace))
@@ -107,7 +107,7 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number}" for name, number in counts.items())
 
 
-def show_difference(difference: VersionDifference, *, page: Page) -> None:
+def show_difference(difference: VersionDifference, page: Page) -> None:
     """What is gone after `-`, what is new after `+`, and some lines around it."""
     page.line(f"{difference.workflow_id}  {difference.older} → {difference.newer}", style="bold cyan")
     if not difference.rows:

@@ -7,28 +7,17 @@ from urllib.parse import quote
 
 from formulary_catalog.cli.http_client import Remote, connected, incident_headers
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.answers.browsing import (
-    ImpactAnswer,
-    NamesAnswer,
-    RefusedList,
-    RelatedPage,
-    SectionAnswer,
-    StatisticsAnswer,
-    VersionDifference,
-)
 from formulary_catalog.domain.answers.catalog import (
     Answer,
     SearchAnswer,
     SelectionReceipt,
     WorkflowDetails,
-    WorkflowList,
 )
 from formulary_catalog.domain.reading import IncidentAnswer, TargetAnswer
 from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest
 from formulary_catalog.domain.targets.reference import parse_target
 from formulary_catalog.domain.workflows.labels import wire_name
-from formulary_catalog.domain.workflows.requests import ListingRequest, RelatedRequest
 from formulary_catalog.knowledge.answers import (
     CollectionsAnswer,
     DocumentAnswer,
@@ -43,6 +32,7 @@ if TYPE_CHECKING:
 
 _A = TypeVar("_A", bound=Answer)
 _SECONDS = 20.0  # longer than the server's own deadline
+_PAGE = 100
 _CALLER = Caller(name="local", access=EVERYTHING)
 
 
@@ -60,30 +50,6 @@ class Catalog(Protocol):
 
     async def select(self, chosen: SelectionArguments, *, remediation_id: str) -> SelectionReceipt:
         """Record a choice and its reasons."""
-
-    async def page(self, request: ListingRequest, *, remediation_id: str) -> WorkflowList:
-        """A page of the workflows that are visible."""
-
-    async def refused(self, request: ListingRequest) -> RefusedList:
-        """A page of the objects that the operator refused."""
-
-    async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedPage:
-        """What is connected with a workflow, a signal type or an action type."""
-
-    async def find(self, name: str, *, remediation_id: str) -> NamesAnswer:
-        """The workflows that a name may mean."""
-
-    async def impact(self, workflow_id: str, *, remediation_id: str) -> ImpactAnswer:
-        """What would be missed without a workflow."""
-
-    async def section(self, workflow_id: str, section: str, *, remediation_id: str) -> SectionAnswer:
-        """One section of a workflow."""
-
-    async def difference(self, workflow_id: str, against: str) -> VersionDifference:
-        """What differs between two versions of a workflow."""
-
-    async def statistics(self, *, remediation_id: str) -> StatisticsAnswer:
-        """The catalog in numbers."""
 
     async def search_documents(
         self, query: str, *, collection: str, top_k: int | None, remediation_id: str
@@ -147,30 +113,6 @@ class StoredCatalog:
         context = ContextReference(remediation_id=remediation_id)
         return await self._services.catalog.record_selection(context=context, caller=_CALLER, **dict(chosen))
 
-    async def page(self, request: ListingRequest, *, remediation_id: str) -> WorkflowList:
-        return await self._services.listing.page(request, **_asked(remediation_id))
-
-    async def refused(self, request: ListingRequest) -> RefusedList:
-        return await self._services.refused.page(request, caller=_CALLER)
-
-    async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedPage:
-        return await self._services.relations.related(request, **_asked(remediation_id))
-
-    async def find(self, name: str, *, remediation_id: str) -> NamesAnswer:
-        return await self._services.browsing.find(name, **_asked(remediation_id))
-
-    async def impact(self, workflow_id: str, *, remediation_id: str) -> ImpactAnswer:
-        return await self._services.relations.impact(workflow_id, **_asked(remediation_id))
-
-    async def section(self, workflow_id: str, section: str, *, remediation_id: str) -> SectionAnswer:
-        return await self._services.browsing.section(workflow_id, section, **_asked(remediation_id))
-
-    async def difference(self, workflow_id: str, against: str) -> VersionDifference:
-        return await self._services.versions.difference(workflow_id, against, caller=_CALLER)
-
-    async def statistics(self, *, remediation_id: str) -> StatisticsAnswer:
-        return await self._services.browsing.statistics(**_asked(remediation_id))
-
     async def search_documents(
         self, query: str, *, collection: str, top_k: int | None, remediation_id: str
     ) -> DocumentSearchAnswer:
@@ -212,14 +154,17 @@ class ServedCatalog:
         self._server = server
 
     async def ask(self, operation: Operation[A, R], given: Mapping[str, Any], *, remediation_id: str = "") -> R:
-        path, others = operation.route.address(_without_nothing(given))
+        route = operation.route
+        assert route is not None, "commands ask what has a route"
+        operation.arguments.read(said := _without_nothing(given))
+        path, others = route.address(said)
         return await self._server.answer(
             operation.answer,
-            operation.route.method,
+            route.method,
             path,
             headers=incident_headers(remediation_id),
-            json=others if operation.route.has_body else None,
-            params=None if operation.route.has_body else others,
+            json=others if route.has_body else None,
+            params=None if route.has_body else others,
         )
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
@@ -237,41 +182,6 @@ class ServedCatalog:
     async def select(self, chosen: SelectionArguments, *, remediation_id: str) -> SelectionReceipt:
         body, headers = chosen.model_dump(mode="json", exclude_unset=True), incident_headers(remediation_id)
         return await self._server.answer(SelectionReceipt, "POST", "/selections", json=body, headers=headers)
-
-    async def page(self, request: ListingRequest, *, remediation_id: str) -> WorkflowList:
-        filters = {name: value for name, value in request.question.items() if value}
-        page = {"limit": request.limit} | ({"cursor": request.cursor} if request.cursor else {})
-        return await self._read(WorkflowList, "/workflows", remediation_id=remediation_id, **filters, **page)
-
-    async def refused(self, request: ListingRequest) -> RefusedList:
-        asked = {"namespace": request.namespace, "limit": request.limit, "cursor": request.cursor}
-        given = {name: value for name, value in asked.items() if value}
-        return await self._read(RefusedList, "/refused", remediation_id="", **given)
-
-    async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedPage:
-        path = f"/workflows/{_quoted(request.entity)}/related"
-        asked = {"depth": request.depth, "relations": ",".join(request.relations), "limit": request.limit}
-        asked |= {"cursor": request.cursor} if request.cursor else {}
-        return await self._read(RelatedPage, path, remediation_id=remediation_id, **asked)
-
-    async def find(self, name: str, *, remediation_id: str) -> NamesAnswer:
-        return await self._read(NamesAnswer, "/names", remediation_id=remediation_id, name=name)
-
-    async def impact(self, workflow_id: str, *, remediation_id: str) -> ImpactAnswer:
-        return await self._read(
-            ImpactAnswer, f"/workflows/{_quoted(workflow_id)}/impact", remediation_id=remediation_id
-        )
-
-    async def section(self, workflow_id: str, section: str, *, remediation_id: str) -> SectionAnswer:
-        path = f"/workflows/{_quoted(workflow_id)}/sections/{section}"
-        return await self._read(SectionAnswer, path, remediation_id=remediation_id)
-
-    async def difference(self, workflow_id: str, against: str) -> VersionDifference:
-        path = f"/workflows/{_quoted(workflow_id)}/difference"
-        return await self._read(VersionDifference, path, remediation_id="", against=against)
-
-    async def statistics(self, *, remediation_id: str) -> StatisticsAnswer:
-        return await self._read(StatisticsAnswer, "/stats", remediation_id=remediation_id)
 
     async def search_documents(
         self, query: str, *, collection: str, top_k: int | None, remediation_id: str
@@ -342,6 +252,31 @@ def _search_arguments(request: SearchRequest) -> dict[str, Any]:
 
 def _quoted(workflow_id: str) -> str:
     return quote(workflow_id, safe="/@")
+
+
+async def whole_list(
+    catalog: Catalog,
+    operation: Operation[A, R],
+    given: Mapping[str, Any],
+    *,
+    entries: str,
+    limit: int | None = None,
+    remediation_id: str = "",
+) -> R:
+    """The pages of a list as one, of at most `limit` entries; `entries` is the member of the answer that has them."""
+    found: list[Any] = []
+    notes: dict[str, None] = {}
+    cursor = ""
+    while True:
+        most = _PAGE if limit is None else min(_PAGE, limit - len(found))
+        asked = {**given, "limit": most, "cursor": cursor}
+        page = await catalog.ask(operation, asked, remediation_id=remediation_id)
+        members = dict(page)
+        found += members[entries]
+        notes |= dict.fromkeys(members["notes"])
+        cursor = members["next_cursor"]
+        if not cursor or len(found) == limit:
+            return page.model_copy(update={entries: found, "notes": [*notes], "next_cursor": ""})
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from formulary_catalog.domain.search.explanation.answers import Explanation, Rec
 from formulary_catalog.runtime.terminal import Page
 
 
-def show_explanation(answer: Explanation, *, page: Page, console_url: str = "") -> None:
+def show_explanation(answer: Explanation, page: Page, *, console_url: str = "") -> None:
     """What excludes the workflow, or its place, what speaks for it, and what would make it the first."""
     page.line(f"{answer.workflow_id}@{answer.version}", style="bold cyan")
     page.pair("query", answer.query)
@@ -23,7 +23,7 @@ def show_explanation(answer: Explanation, *, page: Page, console_url: str = "") 
         page.pair("note", note)
 
 
-def show_recorded(answer: RecordedAnswer, *, page: Page, console_url: str = "") -> None:
+def show_recorded(answer: RecordedAnswer, page: Page, *, console_url: str = "") -> None:
     """What was asked, under which constraints, and what was found then."""
     page.line(f"Search {answer.search_id}", style="bold cyan")
     page.pair("asked", f"{answer.at} by {answer.caller}")

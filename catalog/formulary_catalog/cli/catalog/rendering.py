@@ -26,7 +26,7 @@ _LONGEST_QUERY = 120
 """Characters of it that are shown: of what was pasted, a reader needs the beginning."""
 
 
-def show_search(answer: SearchAnswer, *, query: str, page: Page) -> None:
+def show_search(answer: SearchAnswer, page: Page, *, query: str) -> None:
     """The results in their order, each with why it is there and what to do next."""
     query = shortened(query, limit=_LONGEST_QUERY)
     if not answer.workflows:
@@ -44,7 +44,7 @@ def show_search(answer: SearchAnswer, *, query: str, page: Page) -> None:
         _show_hit(hit, rank=rank, name=_named(hit, among=answer.workflows), page=page)
 
 
-def show_details(details: WorkflowDetails, *, page: Page) -> None:
+def show_details(details: WorkflowDetails, page: Page) -> None:
     """Everything needed to judge and run a workflow; commands are printed so that they can be copied."""
     page.line(f"{details.namespace}/{details.workflow_id}@{details.version}", style="bold cyan")
     page.paragraph(details.title, style="bold")
@@ -72,7 +72,7 @@ def show_details(details: WorkflowDetails, *, page: Page) -> None:
     _show_steps("Rollback", details.rollback_steps, page=page)
 
 
-def show_section(section: SectionAnswer, *, page: Page) -> None:
+def show_section(section: SectionAnswer, page: Page) -> None:
     """The text, or the items one below the other."""
     page.line(section.uri, style="bold cyan")
     page.paragraph(section.text)
@@ -86,7 +86,7 @@ def show_section(section: SectionAnswer, *, page: Page) -> None:
     page.notes(section.notes)
 
 
-def show_list(listing: WorkflowList, *, page: Page) -> None:
+def show_list(listing: WorkflowList, page: Page) -> None:
     """One line a workflow; cut to the width of a terminal, whole where a program reads it."""
     if not listing.workflows:
         page.line("No workflow matches. `formulary list` shows all that you may see.")

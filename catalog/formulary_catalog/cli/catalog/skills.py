@@ -81,7 +81,8 @@ async def _skills(catalog: "Catalog", workflow_ids: tuple[str, ...], *, remediat
 
 
 async def _served(catalog: "Catalog", *, remediation_id: str) -> tuple[str, ...]:
-    from formulary_catalog.cli.catalog.browsing import listed
+    from formulary_catalog.cli.catalog.catalogs import whole_list
+    from formulary_catalog.operations.workflows import LIST
 
-    listing = await listed(catalog, {}, limit=None, remediation_id=remediation_id)
+    listing = await whole_list(catalog, LIST, {}, entries="workflows", remediation_id=remediation_id)
     return tuple(workflow.version_id for workflow in listing.workflows)

@@ -113,7 +113,7 @@ def show_command(
     from formulary_catalog.cli.catalog.browsing_pages import show_difference
     from formulary_catalog.cli.catalog.rendering import show_details, show_section
     from formulary_catalog.domain.workflows.identity import parse_reference
-    from formulary_catalog.operations.arguments.browsing import SectionArguments
+    from formulary_catalog.operations.workflows import DIFFERENCE, SECTION
     from formulary_catalog.runtime.terminal import Page
 
     reference = parse_reference(workflow_id, version=version)
@@ -126,21 +126,12 @@ def show_command(
                 "--remediation-id",
                 field="against",
             )
-        difference = target.ask(lambda catalog: catalog.difference(str(reference), against))
-        if as_json:
-            click.echo(difference.model_dump_json())
-        else:
-            show_difference(difference, page=Page())
+        versions = {"workflow_id": str(reference), "against": against}
+        target.show(DIFFERENCE, versions, show_difference, as_json=as_json)
         return
     if section:
-        asked = SectionArguments.read({"workflow_id": str(reference), "section": section})
-        answer = target.ask(
-            lambda catalog: catalog.section(asked.workflow_id, asked.section, remediation_id=target.remediation_id)
-        )
-        if as_json:
-            click.echo(answer.model_dump_json())
-        else:
-            show_section(answer, page=Page())
+        given = {"workflow_id": str(reference), "section": section}
+        target.show(SECTION, given, show_section, as_json=as_json)
         return
     details = target.ask(
         lambda catalog: catalog.details(workflow_id, version=version, remediation_id=target.remediation_id, about=about)

@@ -13,13 +13,13 @@ from formulary_catalog.knowledge.answers import (
 from formulary_catalog.runtime.terminal import Page, counted
 
 
-def show_documents(answer: DocumentSearchAnswer, *, page: Page) -> None:
+def show_documents(answer: DocumentSearchAnswer, page: Page) -> None:
     """Each document with the beginning of its text."""
     _show_hits(answer.results, page=page)
     _show_notes(answer.notes, page=page)
 
 
-def show_similar(answer: SimilarDocumentsAnswer, *, page: Page) -> None:
+def show_similar(answer: SimilarDocumentsAnswer, page: Page) -> None:
     """Each document with the beginning of its text."""
     _show_hits(answer.similar_docs, page=page)
     if not answer.similar_docs:
@@ -27,14 +27,14 @@ def show_similar(answer: SimilarDocumentsAnswer, *, page: Page) -> None:
     _show_notes(answer.notes, page=page)
 
 
-def show_document(answer: DocumentAnswer, *, page: Page) -> None:
+def show_document(answer: DocumentAnswer, page: Page) -> None:
     """Where it is from, and its text as it stands."""
     page.line(f"{answer.document.section_title}  ({answer.document.source_file})", style="bold cyan")
     for line in answer.document.text.split("\n"):
         page.line(line)
 
 
-def show_collections(answer: CollectionsAnswer, *, page: Page) -> None:
+def show_collections(answer: CollectionsAnswer, page: Page) -> None:
     """One line a collection, and what its numbers mean where they need a word."""
     rows = [(each.name, str(each.documents), str(each.vectors_count)) for each in answer.collections]
     page.table(("COLLECTION", "DOCUMENTS", "COMPARED BY MEANING"), rows)

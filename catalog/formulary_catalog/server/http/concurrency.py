@@ -15,7 +15,6 @@ from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.errors import Overloaded
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runs.waiting import PLACES as RUNS_WAITED_FOR
-from formulary_catalog.server.calls.failures import CALL_SECONDS
 from formulary_catalog.server.http.errors import INVOKE_PATH, MCP_PATH
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
 from formulary_catalog.settings import Settings
@@ -192,4 +191,4 @@ class Admission:
         tool = TOOLS_BY_NAME.get(name) if isinstance(name, str) else None
         if tool is None:
             return self._protocol
-        return self._runs if tool.seconds > CALL_SECONDS else self._catalog
+        return self._runs if tool.spec.seconds is not None else self._catalog

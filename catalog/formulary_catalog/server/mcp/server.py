@@ -29,6 +29,7 @@ from formulary_catalog import __version__
 from formulary_catalog.domain.answers.shortening import Json, compact
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.operations.operation import Call
 from formulary_catalog.runs.waiting import Progress
 from formulary_catalog.server.calls.failures import failure_of, within_deadline
 from formulary_catalog.server.calls.opening import Opening
@@ -38,7 +39,7 @@ from formulary_catalog.server.mcp.prompts import REMEDIATE, prompt
 from formulary_catalog.server.mcp.requests import CallerOf, McpContext, McpRequests
 from formulary_catalog.server.mcp.resource_handlers import ResourceHandlers
 from formulary_catalog.server.mcp.skills import EXTENSION, GetSkillParams, ListSkillsParams
-from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
+from formulary_catalog.server.mcp.tools.catalog_tools import CatalogTool
 from formulary_catalog.server.mcp.tools.tool_list import ListedOnce, answered_names, tools_of
 from formulary_catalog.server.mcp.toolsets import ChosenToolsets
 from formulary_catalog.settings import LabelSpelling, Settings, Toolset
@@ -139,7 +140,7 @@ class _Tools:
         started = time.perf_counter()
         try:
             await self._requests.opening.until_open(_progress(ctx))  # a first start takes longer than a call may
-            answer = await within_deadline(self._run(tool, given=given, ctx=ctx), seconds=tool.seconds)
+            answer = await within_deadline(self._run(tool, given=given, ctx=ctx), seconds=tool.spec.seconds)
         except Exception as error:
             failure = failure_of(error)
             self._report(tool, outcome=failure.outcome, started=started)
@@ -147,7 +148,7 @@ class _Tools:
         self._report(tool, outcome="ok", started=started)
         return CallToolResult(content=[TextContent(text=compact(answer))], structured_content=answer)
 
-    async def _run(self, tool: CatalogTool[Any], *, given: Mapping[str, Any], ctx: McpContext) -> Json:
+    async def _run(self, tool: CatalogTool, *, given: Mapping[str, Any], ctx: McpContext) -> Json:
         request = await self._requests.checked(
             ctx,
             lambda: tool.arguments.read(tool.arguments.as_meant(given), spelling=self._spelling),
@@ -161,10 +162,10 @@ class _Tools:
             caller=request.caller,
             progress=_progress(ctx),
         )
-        answer = await tool.run(call)
-        return tool.shrink(answer.as_json())
+        answer = await tool.operation.run(call)
+        return tool.spec.shrink(answer.as_json())
 
-    def _report(self, tool: CatalogTool[Any], *, outcome: str, started: float) -> None:
+    def _report(self, tool: CatalogTool, *, outcome: str, started: float) -> None:
         self._metrics.count_tool_call(tool.name, outcome, seconds=time.perf_counter() - started)
         _log().info("tool_call", tool=tool.name, outcome=outcome)
 
@@ -202,7 +203,7 @@ def _progress(ctx: McpContext) -> Progress:
     return report
 
 
-def _unknown_tool(name: str, *, known: Iterable[str], listed: Iterable[CatalogTool[Any]]) -> MCPError:
+def _unknown_tool(name: str, *, known: Iterable[str], listed: Iterable[CatalogTool]) -> MCPError:
     from formulary_catalog.search.names import nearest_names  # slow, as it needs the store
 
     names = [tool.name for tool in listed]

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
-from formulary_catalog.operations import coverage
-from formulary_catalog.operations.operation import Call, Operation
+from formulary_catalog.operations import coverage, workflows
+from formulary_catalog.operations.operation import Call, Operation, Route
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, object_body, services_of
 from formulary_catalog.server.rest.openapi import body_schema, error_responses, operation, query_parameters
@@ -18,10 +18,11 @@ _BODY_ERRORS = (413, 415)
 def _router(operations: Iterable[Operation[Any, Any]]) -> APIRouter:
     router = APIRouter(prefix=PREFIX, route_class=Guarded)
     for each in operations:
-        route = each.route
+        if (route := each.route) is None:
+            continue
         router.add_api_route(
             route.path,
-            _endpoint(each),
+            _endpoint(each, route),
             methods=[route.method],
             operation_id=route.id,
             tags=[route.tag],
@@ -39,9 +40,9 @@ def _router(operations: Iterable[Operation[Any, Any]]) -> APIRouter:
     return router
 
 
-def _endpoint(asked: Operation[Any, Any]) -> Callable[..., Awaitable[Response]]:
+def _endpoint(asked: Operation[Any, Any], route: Route) -> Callable[..., Awaitable[Response]]:
     async def endpoint(request: Request, **_in_path: str) -> Response:
-        given = await object_body(request) if asked.route.has_body else None
+        given = await object_body(request) if route.has_body else None
         context, arguments = await checked_call(request, asked.action, asked.arguments, given=given)
         call = Call(
             services=services_of(request),
@@ -52,12 +53,12 @@ def _endpoint(asked: Operation[Any, Any]) -> Callable[..., Awaitable[Response]]:
         )
         return answered(await asked.run(call))
 
-    in_path = {name: Annotated[str, Path(description=text)] for name, text in asked.route.in_path.items()}
-    parameters = {"request": Request, **in_path}
+    in_path = {name: Annotated[str, Path(description=text)] for name, text in route.in_path.items()}
+    taken = {"request": Request, **in_path}
     endpoint.__signature__ = Signature(  # type: ignore[attr-defined]  # the framework documents the path by it
-        [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in parameters.items()]
+        [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in taken.items()]
     )
     return endpoint
 
 
-router = _router(coverage.OPERATIONS)
+router = _router([*workflows.OPERATIONS, *coverage.OPERATIONS])

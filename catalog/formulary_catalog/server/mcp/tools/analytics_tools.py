@@ -7,7 +7,8 @@ from formulary_catalog.operations.arguments.analytics import (
     TableArguments,
     TablesArguments,
 )
-from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool, as_it_is
+from formulary_catalog.operations.operation import Call, as_it_is
+from formulary_catalog.server.mcp.tools.catalog_tools import catalog_tool
 
 
 async def _query(call: Call[QueryArguments]) -> QueryAnswer:
@@ -32,7 +33,7 @@ async def _statistics(call: Call[TableArguments]) -> TableStatistics:
     )
 
 
-QUERY_TOOL = CatalogTool(
+QUERY_TOOL = catalog_tool(
     name="execute_query",
     title="Query catalog and runs by SQL",
     description=(
@@ -48,7 +49,7 @@ QUERY_TOOL = CatalogTool(
     shrink=as_it_is,
     narrowed_by=("max_rows",),
 )
-TABLES_TOOL = CatalogTool(
+TABLES_TOOL = catalog_tool(
     name="list_tables",
     title="List the tables for queries",
     description="The tables that execute_query can read, what a row of each is, and how many rows you see. Start here.",
@@ -58,7 +59,7 @@ TABLES_TOOL = CatalogTool(
     run=_tables,
     shrink=as_it_is,
 )
-SCHEMA_TOOL = CatalogTool(
+SCHEMA_TOOL = catalog_tool(
     name="get_schema",
     title="Columns of a table",
     description="Name, type and meaning of each column of one table. Call it before execute_query names columns.",
@@ -68,7 +69,7 @@ SCHEMA_TOOL = CatalogTool(
     run=_schema,
     shrink=as_it_is,
 )
-SAMPLE_TOOL = CatalogTool(
+SAMPLE_TOOL = catalog_tool(
     name="get_sample",
     title="Some rows of a table",
     description=(
@@ -82,7 +83,7 @@ SAMPLE_TOOL = CatalogTool(
     shrink=as_it_is,
     narrowed_by=("n",),
 )
-STATISTICS_TOOL = CatalogTool(
+STATISTICS_TOOL = catalog_tool(
     name="describe_stats",
     title="Statistics of a table",
     description=(

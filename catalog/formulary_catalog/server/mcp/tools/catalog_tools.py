@@ -5,17 +5,16 @@ answer to its size. Models read the descriptions: every word of them is tested. 
 `operations/arguments/catalog`.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any
 
-from mcp_types import Tool, ToolAnnotations
+from mcp_types import Tool as ListedTool
+from mcp_types import ToolAnnotations
 
-from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers.answer_size import allowance
-from formulary_catalog.domain.answers.catalog import Answer, SearchAnswer, SelectionReceipt, WorkflowDetails
+from formulary_catalog.domain.answers.catalog import SearchAnswer, SelectionReceipt, WorkflowDetails
 from formulary_catalog.domain.answers.shortening import Json, fit
-from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.operations.arguments.catalog import (
     CLUSTER,
@@ -25,75 +24,57 @@ from formulary_catalog.operations.arguments.catalog import (
 )
 from formulary_catalog.operations.arguments.input_schema import input_schema, listed_name
 from formulary_catalog.operations.arguments.target import WHOLE
+from formulary_catalog.operations.operation import A, Call, Operation, R, Tool, as_it_is
 from formulary_catalog.operations.searching import search_request_of
-from formulary_catalog.operations.services import Services
-from formulary_catalog.runs.waiting import Progress, no_progress
-from formulary_catalog.server.calls.failures import CALL_SECONDS
 from formulary_catalog.server.mcp.schemas import output_schema
-from formulary_catalog.settings import LabelSpelling
+from formulary_catalog.settings import LabelSpelling, Toolset
 
-A = TypeVar("A", bound=Arguments)
 EXAMPLES = "formulary.dev/examples"
 """Beside the schemas: no revision has a place for calls, and a model pays for what is in a schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Generic[A]):
-    """One call of a tool, its arguments checked. `progress` reaches the caller where the transport carries it."""
+class CatalogTool:
+    """An operation as MCP lists and calls it."""
 
-    services: Services
-    arguments: A
-    context: ContextReference
-    caller: Caller
-    progress: Progress = no_progress
+    operation: Operation[Any, Any]
+    spec: Tool
 
+    @property
+    def name(self) -> str:
+        return self.spec.name
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogTool(Generic[A]):
-    """One tool. `action` is its name in the audit trail; `shrink` makes an answer fit what a model can read.
+    @property
+    def action(self) -> str:
+        return self.operation.action
 
-    `seconds` is the deadline of a call; `unlisted` arguments are taken, and not shown to models. A tool that is not
-    `read_only` may be `destructive`. `narrowed_by` names optional arguments of its second example, `begun_by` those
-    of both.
-    """
+    @property
+    def arguments(self) -> type[Arguments]:
+        """What a call takes; more than what is listed."""
+        return self.spec.arguments or self.operation.arguments
 
-    name: str
-    title: str
-    description: str
-    action: str
-    arguments: type[A]
-    answer: type[Answer]
-    run: Callable[[Call[A]], Awaitable[Answer]]
-    shrink: Callable[[Json], Json]
-    read_only: bool = True
-    destructive: bool = False
-    seconds: float = CALL_SECONDS
-    begun_by: tuple[str, ...] = ()
-    narrowed_by: tuple[str, ...] = ()
-    unlisted: Collection[str] = (WHOLE,)
-
-    def listed(self, *, spelling: LabelSpelling, with_clusters: bool) -> Tool:
+    def listed(self, *, spelling: LabelSpelling, with_clusters: bool) -> ListedTool:
         """The tool as `tools/list` shows it. A catalog without clusters does not list their label."""
-        schema = input_schema(self.arguments, spelling=spelling)
+        spec, schema = self.spec, input_schema(self.arguments, spelling=spelling)
         # A model counts no characters: the refusal of a text that is too long says the bound.
         members = {
             name: {key: value for key, value in member.items() if key != "maxLength"}
             for name, member in schema["properties"].items()
-            if name not in self.unlisted
+            if name not in spec.unlisted
         }
         if CLUSTER in self.arguments.model_fields and not with_clusters:
             del members[listed_name(self.arguments, CLUSTER, spelling=spelling)]
-        return Tool(
-            name=self.name,
-            title=self.title,
-            description=self.description,
+        return ListedTool(
+            name=spec.name,
+            title=spec.title,
+            description=spec.description,
             input_schema=schema | {"properties": members},
-            output_schema=output_schema(self.answer),
+            output_schema=output_schema(spec.answer or self.operation.answer),
             annotations=ToolAnnotations(
-                title=self.title,
-                read_only_hint=self.read_only,
-                destructive_hint=self.destructive,
-                idempotent_hint=self.read_only,
+                title=spec.title,
+                read_only_hint=spec.read_only,
+                destructive_hint=spec.destructive,
+                idempotent_hint=spec.read_only,
                 open_world_hint=False,
             ),
             _meta={EXAMPLES: self.examples(spelling=spelling)},
@@ -102,13 +83,23 @@ class CatalogTool(Generic[A]):
     def examples(self, *, spelling: LabelSpelling) -> list[Json]:
         """Whole calls: one with what is required, and one with more, where there is more. Fields have the values."""
         fields = self.arguments.model_fields
-        required = [*(name for name, field in fields.items() if field.is_required()), *self.begun_by]
+        required = [*(name for name, field in fields.items() if field.is_required()), *self.spec.begun_by]
         least = {name: (fields[name].examples or [])[0] for name in required}
-        more = {name: (fields[name].examples or [])[-1] for name in (*required, *self.narrowed_by)}
+        more = {name: (fields[name].examples or [])[-1] for name in (*required, *self.spec.narrowed_by)}
         return [
             {listed_name(self.arguments, name, spelling=spelling): value for name, value in call.items()}
             for call in ([least] if more == least else [least, more])
         ]
+
+
+def catalog_tool(
+    *, action: str, arguments: type[A], answer: type[R], run: Callable[[Call[A]], Awaitable[R]], **said: Any
+) -> CatalogTool:
+    """A tool that is no other operation."""
+    spec = Tool(toolset=Toolset.SEARCH, **said)
+    return CatalogTool(
+        operation=Operation(action=action, arguments=arguments, answer=answer, run=run, tool=spec), spec=spec
+    )
 
 
 async def _search(call: Call[SearchArguments]) -> SearchAnswer:
@@ -126,12 +117,7 @@ async def _record_selection(call: Call[SelectionArguments]) -> SelectionReceipt:
     )
 
 
-def as_it_is(answer: Json) -> Json:
-    """An answer that needs no shrinking."""
-    return answer
-
-
-SEARCH_TOOL = CatalogTool(
+SEARCH_TOOL = catalog_tool(
     name="search_workflow_catalog",
     title="Search the workflow catalog",
     description=(
@@ -148,7 +134,7 @@ SEARCH_TOOL = CatalogTool(
     shrink=as_it_is,
     narrowed_by=("label_environment", "label_priority", "top_k"),
 )
-DETAILS_TOOL = CatalogTool(
+DETAILS_TOOL = catalog_tool(
     name="get_workflow_details",
     title="Get one workflow in full",
     description=(
@@ -165,7 +151,7 @@ DETAILS_TOOL = CatalogTool(
     narrowed_by=("version",),
     unlisted=(WHOLE, "search_id"),  # what models give to every later call is understood here, too
 )
-SELECTION_TOOL = CatalogTool(
+SELECTION_TOOL = catalog_tool(
     name="record_workflow_selection",
     title="Record the chosen workflow",
     description=(

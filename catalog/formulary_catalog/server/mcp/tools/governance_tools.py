@@ -7,7 +7,8 @@ from formulary_catalog.operations.arguments.governance import (
     ReplayArguments,
     VerdictArguments,
 )
-from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool, as_it_is
+from formulary_catalog.operations.operation import Call, as_it_is
+from formulary_catalog.server.mcp.tools.catalog_tools import catalog_tool
 
 
 async def _gate(call: Call[GateArguments]) -> GateAnswer:
@@ -26,7 +27,7 @@ async def _replay(call: Call[ReplayArguments]) -> ReplayAnswer:
     return await call.services.governance.replay(reference=call.context, caller=call.caller, **dict(call.arguments))
 
 
-GATE_TOOL = CatalogTool(
+GATE_TOOL = catalog_tool(
     name="governance_gate",
     title="Judge proposed actions",
     description=(
@@ -41,7 +42,7 @@ GATE_TOOL = CatalogTool(
     shrink=as_it_is,
     narrowed_by=("context", "proposed_actions"),
 )
-ENFORCE_TOOL = CatalogTool(
+ENFORCE_TOOL = catalog_tool(
     name="governance_enforce",
     title="Check actions against a contract",
     description=(
@@ -55,7 +56,7 @@ ENFORCE_TOOL = CatalogTool(
     shrink=as_it_is,
     narrowed_by=("trace_id",),
 )
-VERDICT_TOOL = CatalogTool(
+VERDICT_TOOL = catalog_tool(
     name="governance_verdict",
     title="Sum gate and contract up",
     description=(
@@ -69,7 +70,7 @@ VERDICT_TOOL = CatalogTool(
     shrink=as_it_is,
     narrowed_by=("enforce_result",),
 )
-REPLAY_TOOL = CatalogTool(
+REPLAY_TOOL = catalog_tool(
     name="governance_replay",
     title="Verify a trace",
     description=(

@@ -10,9 +10,10 @@ from formulary_catalog.domain.answers.shortening import Json, fit, size
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.operations.arguments.run import RunArguments, StatusArguments
 from formulary_catalog.operations.arguments.target import Targeted
+from formulary_catalog.operations.operation import Call
 from formulary_catalog.runs.request import MAX_WAIT_MS, InvocationRequest
 from formulary_catalog.server.calls.failures import CALL_SECONDS
-from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
+from formulary_catalog.server.mcp.tools.catalog_tools import catalog_tool
 
 WAITING_CALL_SECONDS = CALL_SECONDS + MAX_WAIT_MS / 1000 + 5
 """Deadline of a call that may wait for a run, beside all that any call may take."""
@@ -58,7 +59,7 @@ def _shrink(answer: Json) -> Json:
     return fit(answer, whole=whole)
 
 
-INVOKE_TOOL = CatalogTool(
+INVOKE_TOOL = catalog_tool(
     name="invoke_workflow",
     title="Run a workflow",
     description=(
@@ -79,7 +80,7 @@ INVOKE_TOOL = CatalogTool(
     narrowed_by=("input", "dry_run", "search_id"),
     unlisted=tuple(Targeted.model_fields),  # search_id says it, and costs a model less
 )
-STATUS_TOOL = CatalogTool(
+STATUS_TOOL = catalog_tool(
     name="get_invocation_status",
     title="Follow a run",
     description=(

@@ -13,7 +13,8 @@ from formulary_catalog.operations.arguments.knowledge import (
     DocumentSearchArguments,
     SimilarArguments,
 )
-from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool, as_it_is
+from formulary_catalog.operations.operation import Call, as_it_is
+from formulary_catalog.server.mcp.tools.catalog_tools import catalog_tool
 
 
 async def _search(call: Call[DocumentSearchArguments]) -> DocumentSearchAnswer:
@@ -36,7 +37,7 @@ async def _collections(call: Call[NoArguments]) -> CollectionsAnswer:
     return await call.services.knowledge.collections(context=call.context, caller=call.caller)
 
 
-SEMANTIC_SEARCH_TOOL = CatalogTool(
+SEMANTIC_SEARCH_TOOL = catalog_tool(
     name="semantic_search",
     title="Search documents",
     description=(
@@ -52,7 +53,7 @@ SEMANTIC_SEARCH_TOOL = CatalogTool(
     shrink=as_it_is,
     narrowed_by=("collection", "top_k"),
 )
-SIMILAR_DOCS_TOOL = CatalogTool(
+SIMILAR_DOCS_TOOL = catalog_tool(
     name="similar_docs",
     title="Find similar documents",
     description=(
@@ -67,7 +68,7 @@ SIMILAR_DOCS_TOOL = CatalogTool(
     begun_by=("doc_id",),
     narrowed_by=("top_k",),
 )
-GET_DOCUMENT_TOOL = CatalogTool(
+GET_DOCUMENT_TOOL = catalog_tool(
     name="get_document",
     title="Read a document",
     description=(
@@ -80,7 +81,7 @@ GET_DOCUMENT_TOOL = CatalogTool(
     run=_document,
     shrink=as_it_is,
 )
-LIST_COLLECTIONS_TOOL = CatalogTool(
+LIST_COLLECTIONS_TOOL = catalog_tool(
     name="list_collections",
     title="List document collections",
     description="The collections that semantic_search can be narrowed to, and how many documents of each you may read.",

@@ -10,22 +10,30 @@ from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
+from formulary_catalog.operations import workflows
 from formulary_catalog.server.mcp.tools.analytics_tools import ANALYTICS_TOOLS
-from formulary_catalog.server.mcp.tools.browsing_tools import APPROVALS_TOOLS, BROWSING_TOOLS, FIRST_BROWSING_TOOLS
+from formulary_catalog.server.mcp.tools.browsing_tools import APPROVALS_TOOLS
 from formulary_catalog.server.mcp.tools.catalog_tools import CATALOG_TOOLS, CatalogTool
 from formulary_catalog.server.mcp.tools.governance_tools import GOVERNANCE_TOOLS
 from formulary_catalog.server.mcp.tools.invocation_tools import INVOCATION_TOOLS
 from formulary_catalog.server.mcp.tools.knowledge_tools import KNOWLEDGE_TOOLS
 from formulary_catalog.settings import Toolset
 
-TOOLSETS: dict[Toolset, tuple[CatalogTool[Any], ...]] = {
-    Toolset.SEARCH: (*CATALOG_TOOLS, *FIRST_BROWSING_TOOLS),
+_TOOLS = [CatalogTool(operation=each, spec=each.tool) for each in workflows.OPERATIONS if each.tool]
+_OTHERS: dict[Toolset, tuple[CatalogTool, ...]] = {
+    Toolset.SEARCH: CATALOG_TOOLS,
     Toolset.RUNS: INVOCATION_TOOLS,
     Toolset.GOVERNANCE: GOVERNANCE_TOOLS,
-    Toolset.CATALOG: BROWSING_TOOLS,
     Toolset.KNOWLEDGE: KNOWLEDGE_TOOLS,
     Toolset.ANALYTICS: ANALYTICS_TOOLS,
     Toolset.APPROVALS: APPROVALS_TOOLS,
+}
+TOOLSETS: dict[Toolset, tuple[CatalogTool, ...]] = {
+    toolset: (
+        *_OTHERS.get(toolset, ()),
+        *(each for each in _TOOLS if each.spec.toolset is toolset),
+    )
+    for toolset in Toolset
 }
 OTHER_NAMES = {
     "get_playbook_details": "get_workflow_details",
@@ -40,13 +48,13 @@ OTHER_NAMES = {
 """Names of the design documents, which are answered and not listed, and the tools that they mean."""
 
 
-def tools_of(toolsets: Collection[Toolset]) -> tuple[CatalogTool[Any], ...]:
+def tools_of(toolsets: Collection[Toolset]) -> tuple[CatalogTool, ...]:
     """The tools of these toolsets, in the order in which they are listed."""
     return tuple(tool for toolset, tools in TOOLSETS.items() if toolset in toolsets for tool in tools)
 
 
 @cache
-def answered_names(toolsets: frozenset[Toolset]) -> dict[str, CatalogTool[Any]]:
+def answered_names(toolsets: frozenset[Toolset]) -> dict[str, CatalogTool]:
     """Every name that is answered where these toolsets are, older names included."""
     by_name = {tool.name: tool for tool in tools_of(toolsets)}
     return by_name | {other: by_name[name] for other, name in OTHER_NAMES.items() if name in by_name}
