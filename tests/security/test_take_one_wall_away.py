@@ -11,7 +11,6 @@ import asyncpg
 import psutil
 import pytest
 
-from formulary_catalog.analytics.service import WHOLE_BYTES
 from formulary_catalog.domain.analytics.answers import QueryAnswer
 from formulary_catalog.errors import FormularyError, InvalidInput, NotAllowed, NotSetUp, Overloaded, RateLimited
 from formulary_catalog.store.analytics.connection import Rows, run_prepared
@@ -234,9 +233,7 @@ async def test_only_the_bound_on_bytes_keeps_an_answer_readable(stage: Stage) ->
     assert answer.truncated
     assert len(answer.model_dump_json()) <= 8192
     assert "of 1000 rows fit" in answer.notes[0]
-    whole = await stage.service().execute_query(
-        attack, context=NOWHERE, caller=LOCAL, max_rows=1000, max_bytes=WHOLE_BYTES
-    )
+    whole = await stage.service().execute_query(attack, context=NOWHERE, caller=LOCAL, max_rows=1000, browsing=True)
     assert (whole.row_count, whole.truncated) == (1000, False)
 
 

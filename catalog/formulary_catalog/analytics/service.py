@@ -72,7 +72,6 @@ class AnalyticsService:
         context: ContextReference,
         caller: Caller,
         max_rows: int = MAX_ROWS,
-        max_bytes: int = DEFAULT_BYTES,
         browsing: bool = False,
     ) -> QueryAnswer:
         """The rows of one SELECT over the tables of `insight`; `browsing` as in `Visibility.of`.
@@ -85,7 +84,7 @@ class AnalyticsService:
         arguments = {"sql": sql[: MAX_LENGTH + 1], "max_rows": max_rows}
         async with self._recorded("query", arguments, context, caller, browsing=browsing) as (record, scope):
             statement = await asyncio.to_thread(self._check, sql)  # long statements take long to read
-            return await self._answer(statement, scope=scope, record=record, max_rows=max_rows, max_bytes=max_bytes)
+            return await self._answer(statement, scope=scope, record=record, max_rows=max_rows, whole=browsing)
 
     async def get_sample(
         self,
@@ -94,7 +93,6 @@ class AnalyticsService:
         context: ContextReference,
         caller: Caller,
         n: int = DEFAULT_SAMPLE,
-        max_bytes: int = DEFAULT_BYTES,
         browsing: bool = False,
     ) -> QueryAnswer:
         """Some rows of a table.
@@ -106,7 +104,7 @@ class AnalyticsService:
         arguments = {"table": table, "n": n}
         async with self._recorded("sample", arguments, context, caller, browsing=browsing) as (record, scope):
             sql = f"select * from {SCHEMA}.{require_table(table)} limit {n}"
-            return await self._answer(sql, scope=scope, record=record, max_rows=n, max_bytes=max_bytes)
+            return await self._answer(sql, scope=scope, record=record, max_rows=n, whole=browsing)
 
     async def list_tables(self, *, context: ContextReference, caller: Caller, browsing: bool = False) -> TableList:
         """The tables, what they hold, and how many rows of each the caller sees.
@@ -155,10 +153,11 @@ class AnalyticsService:
             return statistics
 
     async def _answer(
-        self, sql: str, *, scope: AnalyticsScope, record: Record, max_rows: int, max_bytes: int
+        self, sql: str, *, scope: AnalyticsScope, record: Record, max_rows: int, whole: bool
     ) -> QueryAnswer:
         found = await self._database.query(sql, scope=scope, at_most=max_rows)
-        answer = query_answer(sql, columns=found.columns, rows=found.rows, max_rows=max_rows, max_bytes=max_bytes)
+        most = WHOLE_BYTES if whole else DEFAULT_BYTES
+        answer = query_answer(sql, columns=found.columns, rows=found.rows, max_rows=max_rows, max_bytes=most)
         record.result = {"rows": answer.row_count, "truncated": answer.truncated}
         return answer
 

@@ -15,7 +15,6 @@ from formulary_catalog.domain.targets.reference import FORM
 from formulary_catalog.errors import FormularyError, InvalidInput
 
 if TYPE_CHECKING:
-    from formulary_catalog.cli.catalog.analytics_source import Analytics
     from formulary_catalog.cli.catalog.catalogs import Catalog
     from formulary_catalog.operations.operation import A, Operation, R
     from formulary_catalog.operations.services import Services
@@ -53,11 +52,19 @@ class CatalogTarget:
         Raises:
             FormularyError: as `ask`.
         """
-        answer = self.ask(
-            lambda catalog: catalog.ask(operation, given, remediation_id=self.remediation_id), by_meaning=by_meaning
-        )
+        answer = self.answer(operation, given, by_meaning=by_meaning)
         show(answer, page, as_json=as_json)
         return answer
+
+    def answer(self, operation: "Operation[A, R]", given: Mapping[str, Any], *, by_meaning: bool = False) -> "R":
+        """The answer to an operation on behalf of the incident.
+
+        Raises:
+            FormularyError: as `ask`.
+        """
+        return self.ask(
+            lambda catalog: catalog.ask(operation, given, remediation_id=self.remediation_id), by_meaning=by_meaning
+        )
 
     def ask(self, question: Callable[["Catalog"], Awaitable[_T]], *, by_meaning: bool = False) -> _T:
         """The answer to a question; `by_meaning` loads the embedding model if this process has to search itself.
@@ -69,27 +76,6 @@ class CatalogTarget:
         async def asked() -> _T:
             async with self._catalog(by_meaning=by_meaning) as catalog:
                 return await question(catalog)
-
-        return asyncio.run(asked())
-
-    def ask_analytics(self, question: Callable[["Analytics"], Awaitable[_T]]) -> _T:
-        """The answer to a question about tables and SQL, by the catalog that `ask` asks.
-
-        Raises:
-            FormularyError: as `ask`.
-        """
-        from formulary_catalog.cli.catalog.analytics_source import served_analytics
-
-        async def asked() -> _T:
-            settings, url = self._settings(), self._served_at()
-            remediation_id = self.remediation_id
-            source = (
-                served_analytics(url, token=settings.token, remediation_id=remediation_id)
-                if url
-                else _stored_analytics(settings, remediation_id=remediation_id)
-            )
-            async with source as analytics:
-                return await question(analytics)
 
         return asyncio.run(asked())
 
@@ -201,14 +187,6 @@ async def _stored_catalog(settings: "Settings", *, by_meaning: bool) -> AsyncIte
 
     async with _services(settings, by_meaning=by_meaning) as services:
         yield StoredCatalog(services)
-
-
-@asynccontextmanager
-async def _stored_analytics(settings: "Settings", *, remediation_id: str) -> AsyncIterator["Analytics"]:
-    from formulary_catalog.cli.catalog.analytics_source import StoredAnalytics
-
-    async with _services(settings, by_meaning=False) as services:
-        yield StoredAnalytics(services.analytics, remediation_id=remediation_id)
 
 
 @asynccontextmanager

@@ -41,10 +41,8 @@ from formulary_catalog.server.mcp.server import mcp_server
 from formulary_catalog.server.mcp.toolsets import AddressChecked
 from formulary_catalog.server.rest import (
     alerts,
-    analytics,
     health,
     invocations,
-    knowledge,
     operation_routes,
     reading,
     ruling,
@@ -58,14 +56,12 @@ from formulary_catalog.store.runs.input_keys import input_keys
 OPENAPI_PATH = f"{PREFIX}/openapi.json"
 _UNCHANGED = "The answer still has the ETag of If-None-Match."
 _ROUTERS = (
-    knowledge.router,
     operation_routes.router,  # before what takes any path of workflows
     workflows.router,
     reading.router,
     alerts.router,
     health.router,
     ruling.router,
-    analytics.router,
     invocations.router,
     invocations.rpc_router,
     probes.router,

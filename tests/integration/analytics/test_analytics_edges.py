@@ -12,8 +12,8 @@ import pytest
 
 from formulary_catalog.operations.operation import Call
 from formulary_catalog.operations.services import Services
-from formulary_catalog.server.mcp.tools.analytics_tools import ANALYTICS_TOOLS
-from formulary_catalog.settings import LabelSpelling, Settings
+from formulary_catalog.server.mcp.tools.tool_list import TOOLSETS
+from formulary_catalog.settings import LabelSpelling, Settings, Toolset
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import databases
 from support.access import KnownCallers, Rights
@@ -176,7 +176,7 @@ GIVEN: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("tool", ANALYTICS_TOOLS, ids=lambda tool: str(tool.name))
+@pytest.mark.parametrize("tool", TOOLSETS[Toolset.ANALYTICS], ids=lambda tool: str(tool.name))
 async def test_every_tool_answers_by_its_output_schema_within_what_a_model_reads(stage: Stage, tool: Any) -> None:
     services = Services.on(stage.parts, settings=Settings(analytics_database_url=stage.insight_dsn))
     listed = tool.listed(spelling=LabelSpelling.DOTTED, with_clusters=False)

@@ -12,7 +12,6 @@ from formulary_catalog.cli.targets import CatalogTarget, target_options
 from formulary_catalog.cli.wording import notes_as_typed
 
 if TYPE_CHECKING:
-    from formulary_catalog.cli.catalog.analytics_source import Analytics
     from formulary_catalog.domain.analytics.answers import Cell, QueryAnswer
     from formulary_catalog.domain.answers.catalog import Answer
 
@@ -37,13 +36,12 @@ def query_command(*, sql: str, max_rows: int, as_csv: bool, target: CatalogTarge
       formulary query "SELECT workflow, succeeded, failed FROM insight.outcomes ORDER BY failed DESC"
       formulary query "SELECT query, count(*) FROM insight.searches WHERE candidates = 0 GROUP BY 1" --csv
     """
-    from formulary_catalog.operations.arguments.analytics import QueryArguments
+    from formulary_catalog.operations.analytics import QUERY
 
     if as_csv and as_json:
         raise click.UsageError("--csv and --json are given; give one of them")
-    statement = sys.stdin.read() if sql == "-" else sql
-    asked = QueryArguments.read({"sql": statement, "max_rows": max_rows})
-    answer = target.ask_analytics(lambda analytics: analytics.query(asked.sql, max_rows=asked.max_rows))
+    given = {"sql": sys.stdin.read() if sql == "-" else sql, "max_rows": max_rows}
+    answer = target.answer(QUERY, given)
     if as_json:
         click.echo(answer.model_dump_json())
     elif as_csv:
@@ -74,34 +72,30 @@ def tables_command(*, table: str, n: int | None, stats: bool, target: CatalogTar
     """
     if not table and (stats or n is not None):
         raise click.UsageError("--sample and --stats need a TABLE")
-    answer, header, rows = target.ask_analytics(lambda analytics: _asked(analytics, table, sample=n, stats=stats))
+    answer, header, rows = _answer(target, table, sample=n, stats=stats)
     if as_json:
         click.echo(answer.model_dump_json())
     else:
         _table(header, rows)
 
 
-async def _asked(
-    analytics: "Analytics", table: str, *, sample: int | None, stats: bool
+def _answer(
+    target: CatalogTarget, table: str, *, sample: int | None, stats: bool
 ) -> "tuple[Answer, Sequence[str], list[list[str]]]":
     """The answer to what was asked, and the same as a table for people."""
-    if stats:
-        described = await analytics.statistics(table)
-        return (
-            described,
-            _STATISTICS,
-            [[_text(getattr(line, name)) for name in _STATISTICS] for line in described.columns],
-        )
-    if sample is not None:
-        from formulary_catalog.operations.arguments.analytics import SampleArguments
+    from formulary_catalog.operations.analytics import SAMPLE, SCHEMA, STATISTICS, TABLES
 
-        wanted = SampleArguments.read({"table": table, "n": sample})
-        found = await analytics.sample(wanted.table, n=wanted.n)
+    if stats:
+        described = target.answer(STATISTICS, {"table": table})
+        lines = [[_text(getattr(line, name)) for name in _STATISTICS] for line in described.columns]
+        return described, _STATISTICS, lines
+    if sample is not None:
+        found = target.answer(SAMPLE, {"table": table, "n": sample})
         return found, found.columns, _rows(found)
     if table:
-        schema = await analytics.schema(table)
+        schema = target.answer(SCHEMA, {"table": table})
         return schema, _COLUMNS, [[line.name, line.type, line.description] for line in schema.columns]
-    listed = await analytics.tables()
+    listed = target.answer(TABLES, {})
     return listed, _TABLES, [[line.name, _text(line.rows), line.description] for line in listed.tables]
 
 

@@ -18,12 +18,6 @@ from formulary_catalog.domain.search.explanation.answers import Explanation, Rec
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest
 from formulary_catalog.domain.targets.reference import parse_target
 from formulary_catalog.domain.workflows.labels import wire_name
-from formulary_catalog.knowledge.answers import (
-    CollectionsAnswer,
-    DocumentAnswer,
-    DocumentSearchAnswer,
-    SimilarDocumentsAnswer,
-)
 from formulary_catalog.operations.arguments.catalog import SelectionArguments
 from formulary_catalog.operations.operation import A, Call, Operation, R
 
@@ -50,22 +44,6 @@ class Catalog(Protocol):
 
     async def select(self, chosen: SelectionArguments, *, remediation_id: str) -> SelectionReceipt:
         """Record a choice and its reasons."""
-
-    async def search_documents(
-        self, query: str, *, collection: str, top_k: int | None, remediation_id: str
-    ) -> DocumentSearchAnswer:
-        """The documents that fit best."""
-
-    async def similar_documents(
-        self, doc_id: str, *, text: str, top_k: int | None, remediation_id: str
-    ) -> SimilarDocumentsAnswer:
-        """The documents that resemble one, or a draft."""
-
-    async def document(self, doc_id: str, *, remediation_id: str) -> DocumentAnswer:
-        """One document."""
-
-    async def collections(self, *, remediation_id: str) -> CollectionsAnswer:
-        """The collections of documents."""
 
     async def explain(self, workflow_id: str, request: SearchRequest) -> Explanation:
         """Why a workflow is in the answer to a search, or why not."""
@@ -112,24 +90,6 @@ class StoredCatalog:
     async def select(self, chosen: SelectionArguments, *, remediation_id: str) -> SelectionReceipt:
         context = ContextReference(remediation_id=remediation_id)
         return await self._services.catalog.record_selection(context=context, caller=_CALLER, **dict(chosen))
-
-    async def search_documents(
-        self, query: str, *, collection: str, top_k: int | None, remediation_id: str
-    ) -> DocumentSearchAnswer:
-        return await self._services.knowledge.search(
-            query, collection=collection, top_k=top_k, **_asked(remediation_id)
-        )
-
-    async def similar_documents(
-        self, doc_id: str, *, text: str, top_k: int | None, remediation_id: str
-    ) -> SimilarDocumentsAnswer:
-        return await self._services.knowledge.similar(doc_id, text=text, top_k=top_k, **_asked(remediation_id))
-
-    async def document(self, doc_id: str, *, remediation_id: str) -> DocumentAnswer:
-        return await self._services.knowledge.document(doc_id, **_asked(remediation_id))
-
-    async def collections(self, *, remediation_id: str) -> CollectionsAnswer:
-        return await self._services.knowledge.collections(**_asked(remediation_id))
 
     async def explain(self, workflow_id: str, request: SearchRequest) -> Explanation:
         return await self._services.explaining.of_search(workflow_id, request, caller=_CALLER)
@@ -182,25 +142,6 @@ class ServedCatalog:
     async def select(self, chosen: SelectionArguments, *, remediation_id: str) -> SelectionReceipt:
         body, headers = chosen.model_dump(mode="json", exclude_unset=True), incident_headers(remediation_id)
         return await self._server.answer(SelectionReceipt, "POST", "/selections", json=body, headers=headers)
-
-    async def search_documents(
-        self, query: str, *, collection: str, top_k: int | None, remediation_id: str
-    ) -> DocumentSearchAnswer:
-        asked = {"query": query, "top_k": top_k, "collection": collection}
-        return await self._read(DocumentSearchAnswer, "/documents", remediation_id=remediation_id, **asked)
-
-    async def similar_documents(
-        self, doc_id: str, *, text: str, top_k: int | None, remediation_id: str
-    ) -> SimilarDocumentsAnswer:
-        asked = {"doc_id": doc_id, "text": text, "top_k": top_k}
-        return await self._read(SimilarDocumentsAnswer, "/documents/similar", remediation_id=remediation_id, **asked)
-
-    async def document(self, doc_id: str, *, remediation_id: str) -> DocumentAnswer:
-        path = f"/documents/{quote(doc_id, safe='')}"
-        return await self._read(DocumentAnswer, path, remediation_id=remediation_id)
-
-    async def collections(self, *, remediation_id: str) -> CollectionsAnswer:
-        return await self._read(CollectionsAnswer, "/collections", remediation_id=remediation_id)
 
     async def explain(self, workflow_id: str, request: SearchRequest) -> Explanation:
         remediation_id, asked = request.context.remediation_id, _search_arguments(request)

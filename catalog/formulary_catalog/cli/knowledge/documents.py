@@ -36,21 +36,10 @@ def search(*, query: tuple[str, ...], collection: str, top_k: int, target: Catal
       formulary docs search OOMKilled --top-k 10 --json
     """
     from formulary_catalog.cli.knowledge.document_pages import show_documents
-    from formulary_catalog.operations.arguments.knowledge import DocumentSearchArguments
-    from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.operations.knowledge import SEARCH
 
-    asked = DocumentSearchArguments.read({"query": " ".join(query), "collection": collection, "top_k": top_k})
-    answer = target.ask(
-        lambda catalog: catalog.search_documents(
-            asked.query, collection=asked.collection, top_k=asked.top_k, remediation_id=target.remediation_id
-        ),
-        by_meaning=True,
-    )
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_documents(answer, page=Page())
-    if not answer.results:
+    given = {"query": " ".join(query), "collection": collection, "top_k": top_k}
+    if not target.show(SEARCH, given, show_documents, as_json=as_json, by_meaning=True).results:
         raise SystemExit(1)
 
 
@@ -69,21 +58,10 @@ def similar(*, doc_id: str, text: str, top_k: int, target: CatalogTarget, as_jso
       formulary docs similar --text "Restart CoreDNS when lookups time out"
     """
     from formulary_catalog.cli.knowledge.document_pages import show_similar
-    from formulary_catalog.operations.arguments.knowledge import SimilarArguments
-    from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.operations.knowledge import SIMILAR
 
-    asked = SimilarArguments.read({"doc_id": doc_id, "text": text, "top_k": top_k})
-    answer = target.ask(
-        lambda catalog: catalog.similar_documents(
-            asked.doc_id, text=asked.text, top_k=asked.top_k, remediation_id=target.remediation_id
-        ),
-        by_meaning=True,
-    )
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_similar(answer, page=Page())
-    if not answer.similar_docs:
+    given = {"doc_id": doc_id, "text": text, "top_k": top_k}
+    if not target.show(SIMILAR, given, show_similar, as_json=as_json, by_meaning=True).similar_docs:
         raise SystemExit(1)
 
 
@@ -102,15 +80,9 @@ def get(*, doc_id: str, target: CatalogTarget, as_json: bool) -> None:
       formulary docs get "workflow://formulary/oom-raise-memory-limit@1.0.1#steps"
     """
     from formulary_catalog.cli.knowledge.document_pages import show_document
-    from formulary_catalog.operations.arguments.knowledge import DocumentArguments
-    from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.operations.knowledge import DOCUMENT
 
-    asked = DocumentArguments.read({"doc_id": doc_id})
-    answer = target.ask(lambda catalog: catalog.document(asked.doc_id, remediation_id=target.remediation_id))
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_document(answer, page=Page())
+    target.show(DOCUMENT, {"doc_id": doc_id}, show_document, as_json=as_json)
 
 
 @docs_command.command("collections")
@@ -126,10 +98,6 @@ def collections(*, target: CatalogTarget, as_json: bool) -> None:
       formulary docs collections
     """
     from formulary_catalog.cli.knowledge.document_pages import show_collections
-    from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.operations.knowledge import COLLECTIONS
 
-    answer = target.ask(lambda catalog: catalog.collections(remediation_id=target.remediation_id))
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_collections(answer, page=Page())
+    target.show(COLLECTIONS, {}, show_collections, as_json=as_json)

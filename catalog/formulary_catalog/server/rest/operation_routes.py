@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
-from formulary_catalog.operations import coverage, workflows
+from formulary_catalog.operations import analytics, coverage, knowledge, workflows
 from formulary_catalog.operations.operation import Call, Operation, Route
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, object_body, services_of
@@ -61,4 +61,4 @@ def _endpoint(asked: Operation[Any, Any], route: Route) -> Callable[..., Awaitab
     return endpoint
 
 
-router = _router([*workflows.OPERATIONS, *coverage.OPERATIONS])
+router = _router([*workflows.OPERATIONS, *coverage.OPERATIONS, *knowledge.OPERATIONS, *analytics.OPERATIONS])

@@ -10,22 +10,19 @@ from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
-from formulary_catalog.operations import workflows
-from formulary_catalog.server.mcp.tools.analytics_tools import ANALYTICS_TOOLS
+from formulary_catalog.operations import analytics, knowledge, workflows
 from formulary_catalog.server.mcp.tools.browsing_tools import APPROVALS_TOOLS
 from formulary_catalog.server.mcp.tools.catalog_tools import CATALOG_TOOLS, CatalogTool
 from formulary_catalog.server.mcp.tools.governance_tools import GOVERNANCE_TOOLS
 from formulary_catalog.server.mcp.tools.invocation_tools import INVOCATION_TOOLS
-from formulary_catalog.server.mcp.tools.knowledge_tools import KNOWLEDGE_TOOLS
 from formulary_catalog.settings import Toolset
 
-_TOOLS = [CatalogTool(operation=each, spec=each.tool) for each in workflows.OPERATIONS if each.tool]
+_OPERATIONS = (*workflows.OPERATIONS, *knowledge.OPERATIONS, *analytics.OPERATIONS)
+_TOOLS = [CatalogTool(operation=each, spec=each.tool) for each in _OPERATIONS if each.tool]
 _OTHERS: dict[Toolset, tuple[CatalogTool, ...]] = {
     Toolset.SEARCH: CATALOG_TOOLS,
     Toolset.RUNS: INVOCATION_TOOLS,
     Toolset.GOVERNANCE: GOVERNANCE_TOOLS,
-    Toolset.KNOWLEDGE: KNOWLEDGE_TOOLS,
-    Toolset.ANALYTICS: ANALYTICS_TOOLS,
     Toolset.APPROVALS: APPROVALS_TOOLS,
 }
 TOOLSETS: dict[Toolset, tuple[CatalogTool, ...]] = {
