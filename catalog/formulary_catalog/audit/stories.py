@@ -27,12 +27,9 @@ from formulary_catalog.domain.reading import (
     TraceSummary,
     TraceVerification,
 )
-from formulary_catalog.domain.runs.run import Phase
+from formulary_catalog.domain.runs.run import NO_RUN, Phase
 from formulary_catalog.store.audit.listing import TraceRow
 from formulary_catalog.store.audit.one_trace import TracePart
-
-NO_RUN = "none"
-"""The outcome of a trace without a run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from formulary_catalog.audit.stories import NO_RUN, first_event, is_unknown, trace_answer, trace_summary
+from formulary_catalog.audit.stories import first_event, is_unknown, trace_answer, trace_summary
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.audit.export import trace_files
 from formulary_catalog.domain.cursor import TimedRow, cursor, moment_of, number_of
 from formulary_catalog.domain.moments import BEGINNING, moment_said
 from formulary_catalog.domain.reading import TraceAnswer, TraceFiles, TracePage, TraceSummary
-from formulary_catalog.domain.runs.run import Phase
+from formulary_catalog.domain.runs.run import OUTCOMES
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import InvalidInput, NotFound
@@ -29,8 +29,6 @@ from formulary_catalog.store.incidents import IncidentReader
 PIECE = 250
 """A trace up to so many events is narrated and verified whole; a longer one in pieces of this size."""
 EXPORTED = 2000
-OUTCOMES = {**{phase.state: phase.value for phase in Phase}, NO_RUN: ""}
-"""What a trace may have come to, and the phase of its newest run."""
 _MAX_SHOWN = 60
 _NO_INCIDENT = ContextReference()
 

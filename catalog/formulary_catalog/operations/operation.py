@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # `stdio` answers `initialize` before it loads them
 
 A = TypeVar("A", bound=Arguments)
 R = TypeVar("R", bound=Answer)
+CALL_SECONDS = 15.0
+"""Deadline of one call; a search waits at most two seconds for its context, so this is only met when all is stuck."""
 _IN_PATH = re.compile(r"{(\w+)(?::path)?}")
 
 
@@ -73,6 +75,11 @@ class Route:
     def has_body(self) -> bool:
         """Whether its arguments are the body; else they are in path and query string."""
         return self.method == "POST"
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether its path is the beginning of others, which have to come before it."""
+        return self.path.endswith(":path}")
 
     def address(self, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """The path of a call with these arguments, and the arguments that are no part of it."""

@@ -5,12 +5,11 @@ explanation, to `search.explanation`. Fields that one edge alone takes, such as 
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.operations.arguments.catalog import SearchArguments
-from formulary_catalog.operations.arguments.target import Targeted
+from formulary_catalog.operations.arguments.target import with_target
 
 if TYPE_CHECKING:
     from formulary_catalog.operations.arguments.reading import ExplainArguments
@@ -43,5 +42,5 @@ def search_request_of(
         embedding=embedding,
         custom_labels=custom_labels,
         detected_labels=detected_labels,
-        context=replace(context, target=arguments.target_reference) if isinstance(arguments, Targeted) else context,
+        context=with_target(context, arguments),
     )

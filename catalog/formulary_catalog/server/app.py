@@ -44,7 +44,6 @@ from formulary_catalog.server.rest import (
     health,
     invocations,
     operation_routes,
-    reading,
     ruling,
     workflows,
 )
@@ -56,9 +55,8 @@ from formulary_catalog.store.runs.input_keys import input_keys
 OPENAPI_PATH = f"{PREFIX}/openapi.json"
 _UNCHANGED = "The answer still has the ETag of If-None-Match."
 _ROUTERS = (
-    operation_routes.router,  # before what takes any path of workflows
+    operation_routes.router,
     workflows.router,
-    reading.router,
     alerts.router,
     health.router,
     ruling.router,

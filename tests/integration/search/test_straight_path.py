@@ -20,7 +20,7 @@ from support.serving import serving
 pytestmark = pytest.mark.smoke
 
 PRODUCT = Path(formulary_catalog.__file__).parent
-LAYERS = ("server", "search", "store")
+LAYERS = ("operations", "search", "store")
 """From above; what lies in none of them is below, and without I/O."""
 MOST_CALLS = 9
 
@@ -29,7 +29,7 @@ def _path(stack: traceback.StackSummary) -> list[tuple[str, str]]:
     """Package and function of each call of the product, from the tool on."""
     ours = [each for each in stack if Path(each.filename).is_relative_to(PRODUCT)]
     calls = [(str(Path(each.filename).relative_to(PRODUCT)), each.name) for each in ours]
-    tool = next(place for place, (module, _) in enumerate(calls) if module == "server/mcp/tools/catalog_tools.py")
+    tool = next(place for place, (module, _) in enumerate(calls) if module == "operations/search.py")
     return [(module.partition("/")[0], f"{module}: {function}") for module, function in calls[tool:]]
 
 

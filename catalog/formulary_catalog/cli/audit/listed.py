@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from formulary_catalog.audit.stories import first_event, trace_answer, trace_summary
-from formulary_catalog.audit.traces import OUTCOMES
 from formulary_catalog.cli.audit.source import TrailSource, read_trace
 from formulary_catalog.domain.moments import BEGINNING, moment_said
 from formulary_catalog.domain.reading import TraceAnswer, TraceSummary
+from formulary_catalog.domain.runs.run import OUTCOMES
 from formulary_catalog.errors import StartupError, Unavailable
 from formulary_catalog.operations.arguments.reading import TracesArguments
 from formulary_catalog.store.audit.listing import TraceFilter

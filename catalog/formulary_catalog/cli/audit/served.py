@@ -3,15 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
-from urllib.parse import quote
 
-from formulary_catalog.cli.http_client import Remote, connected
+from formulary_catalog.cli.catalog.catalogs import Catalog, served_catalog, whole_list
 from formulary_catalog.cli.options import settings_of
-from formulary_catalog.domain.reading import TraceAnswer, TraceFiles, TracePage, TraceSummary, TraceVerification
+from formulary_catalog.domain.reading import TraceAnswer, TraceFiles, TraceSummary, TraceVerification
 from formulary_catalog.operations.arguments.reading import TracesArguments
+from formulary_catalog.operations.audit import TRACE, TRACE_FILES, TRACES
 
-_SECONDS = 20.0
-_PAGE = 200
 _T = TypeVar("_T")
 
 
@@ -21,20 +19,9 @@ def served_traces(url: str, asked: TracesArguments, *, limit: int) -> list[Trace
     Raises:
         FormularyError: the server's own, or Unavailable if it cannot be reached.
     """
-
-    async def read(server: Remote) -> list[TraceSummary]:
-        found: list[TraceSummary] = []
-        filters = asked.model_dump(exclude_defaults=True)
-        cursor = ""
-        while len(found) < limit:
-            given = filters | {"limit": min(limit - len(found), _PAGE)} | ({"cursor": cursor} if cursor else {})
-            page = await server.answer(TracePage, "GET", "/traces", params=given)
-            found += page.traces
-            if not (cursor := page.next_cursor):
-                break
-        return found
-
-    return _asked(url, read)
+    filters = asked.model_dump(exclude_defaults=True)
+    found = _asked(url, lambda catalog: whole_list(catalog, TRACES, filters, entries="traces", limit=limit))
+    return found.traces
 
 
 def served_trace(url: str, trace_id: str) -> TraceAnswer:
@@ -43,12 +30,11 @@ def served_trace(url: str, trace_id: str) -> TraceAnswer:
     Raises:
         FormularyError: the server's own, or Unavailable if it cannot be reached.
     """
-    path = f"/traces/{quote(trace_id, safe='')}"
 
-    async def read(server: Remote) -> TraceAnswer:
-        pages = [await server.answer(TraceAnswer, "GET", path)]
+    async def read(catalog: Catalog) -> TraceAnswer:
+        pages = [await catalog.ask(TRACE, {"trace_id": trace_id})]
         while cursor := pages[-1].next_cursor:
-            pages.append(await server.answer(TraceAnswer, "GET", path, params={"cursor": cursor}))
+            pages.append(await catalog.ask(TRACE, {"trace_id": trace_id, "cursor": cursor}))
         return _joined(pages)
 
     return _asked(url, read)
@@ -60,11 +46,7 @@ def served_files(url: str, trace_id: str) -> TraceFiles:
     Raises:
         FormularyError: the server's own, or Unavailable if it cannot be reached.
     """
-
-    async def read(server: Remote) -> TraceFiles:
-        return await server.answer(TraceFiles, "GET", f"/traces/{quote(trace_id, safe='')}/files")
-
-    return _asked(url, read)
+    return _asked(url, lambda catalog: catalog.ask(TRACE_FILES, {"trace_id": trace_id}))
 
 
 def _joined(pages: Sequence[TraceAnswer]) -> TraceAnswer:
@@ -95,9 +77,9 @@ def _all_verified(pages: Sequence[TraceVerification]) -> TraceVerification:
     )
 
 
-def _asked(url: str, question: Callable[[Remote], Awaitable[_T]]) -> _T:
+def _asked(url: str, question: Callable[[Catalog], Awaitable[_T]]) -> _T:
     async def asked() -> _T:
-        async with connected(url, token=settings_of().token, seconds=_SECONDS) as server:
-            return await question(server)
+        async with served_catalog(url, token=settings_of().token) as catalog:
+            return await question(catalog)
 
     return asyncio.run(asked())

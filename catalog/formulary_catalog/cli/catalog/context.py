@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from formulary_catalog.cli.options import json_option
-from formulary_catalog.cli.targets import CatalogTarget, catalog_options, show
+from formulary_catalog.cli.targets import CatalogTarget, catalog_options
 from formulary_catalog.domain.targets.reference import FORM, parse_target
 
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ def context_command(*, about: str, target: CatalogTarget, as_json: bool) -> None
       formulary context shop/Deployment/checkout
       formulary context Namespace/shop --json
     """
-    reference = parse_target(about)
-    show(target.ask(lambda catalog: catalog.target(str(reference))), _show, as_json=as_json)
+    from formulary_catalog.operations.incidents import TARGET
+
+    target.show(TARGET, {"target": str(parse_target(about))}, _show, as_json=as_json)
 
 
 def _show(answer: "TargetAnswer", page: "Page") -> None:

@@ -1,5 +1,7 @@
 """`formulary explain`: why a workflow is in the answer to a search, and why not; what a recorded search found."""
 
+from functools import partial
+
 import click
 
 from formulary_catalog.cli.options import json_option, label_arguments, label_option, narrowing_options, settings_of
@@ -51,14 +53,12 @@ def explain_command(
       formulary explain --search-id 0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10
     """
     from formulary_catalog.cli.catalog.explaining_page import show_explanation, show_recorded
-    from formulary_catalog.domain.search.request import ContextReference
     from formulary_catalog.domain.workflows.identity import parse_reference
-    from formulary_catalog.operations.arguments.reading import ExplainArguments
-    from formulary_catalog.operations.searching import search_request_of
-    from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.operations.search import EXPLAIN, RECORDED
 
     if not (workflow_id or search_id):
         raise InvalidInput("give WORKFLOW and QUERY, or --search-id", field="workflow_id")
+    console = settings_of().console_url
     workflow = str(parse_reference(workflow_id)) if workflow_id else ""
     if bool(query) == bool(search_id):
         raise InvalidInput("give either QUERY or --search-id", field="query")
@@ -71,31 +71,21 @@ def explain_command(
                 field="search_id",
             )
         if not workflow:
-            recorded = target.ask(lambda catalog: catalog.recorded(search_id))
-            if as_json:
-                click.echo(recorded.model_dump_json())
-            else:
-                show_recorded(recorded, page=Page(), console_url=settings_of().console_url)
+            target.show(
+                RECORDED, {"search_id": search_id}, partial(show_recorded, console_url=console), as_json=as_json
+            )
             return
-        answer = target.ask(lambda catalog: catalog.explain_recorded(workflow, search_id), by_meaning=True)
-    else:
-        asked = ExplainArguments.read(
-            {
-                "workflow": workflow,
-                "query": " ".join(query),
-                "exclude_keywords": list(exclude_keywords),
-                "top_k": top_k,
-                "action_type": action_type,
-                "namespace": namespace,
-                "keywords": list(keywords),
-                **label_arguments(labels),
-            }
-        )
-        request = search_request_of(asked, context=ContextReference(remediation_id=target.remediation_id))
-        answer = target.ask(lambda catalog: catalog.explain(workflow, request), by_meaning=True)
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_explanation(answer, page=Page(), console_url=settings_of().console_url)
-    if not answer.allowed:
+    given = {
+        "workflow": workflow,
+        "search_id": search_id,
+        "query": " ".join(query),
+        "exclude_keywords": list(exclude_keywords),
+        "top_k": top_k,
+        "action_type": action_type,
+        "namespace": namespace,
+        "keywords": list(keywords),
+        **label_arguments(labels),
+    }
+    page = partial(show_explanation, console_url=console)
+    if not target.show(EXPLAIN, given, page, as_json=as_json, by_meaning=True).allowed:
         raise SystemExit(1)

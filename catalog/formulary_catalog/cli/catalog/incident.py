@@ -36,21 +36,14 @@ def show(*, incident: str, target: CatalogTarget, as_json: bool) -> None:
       formulary incident show al-8d4c2f6a1b3e5f70
       formulary incident show rr-2026-0042 --json
     """
+    from formulary_catalog.operations.incidents import INCIDENT
+
+    target.show(INCIDENT, {"incident": incident}, _show, as_json=as_json)
+
+
+def _show(answer: "IncidentAnswer", page: "Page") -> None:
     from formulary_catalog.cli.catalog.rendering import show_search
-    from formulary_catalog.runtime.terminal import Page
 
-    answer = target.ask(lambda catalog: catalog.incident(incident))
-    if as_json:
-        click.echo(answer.model_dump_json())
-        return
-    page = Page()
-    _show(answer, page=page)
-    if answer.offer is not None:
-        page.line()
-        show_search(answer.offer, query=answer.query, page=page)
-
-
-def _show(answer: "IncidentAnswer", *, page: "Page") -> None:
     page.line(answer.remediation_id, style="bold cyan")
     known = {
         "alert": " ".join(filter(None, (answer.signal_name, answer.severity, answer.state))),
@@ -73,3 +66,6 @@ def _show(answer: "IncidentAnswer", *, page: "Page") -> None:
         page.pair(key, " or ".join(values))
     for note in answer.notes:
         page.pair("note", note)
+    if answer.offer is not None:
+        page.line()
+        show_search(answer.offer, page, query=answer.query)

@@ -65,11 +65,12 @@ async def _skills(catalog: "Catalog", workflow_ids: tuple[str, ...], *, remediat
         InvalidInput: two workflows would be one file.
     """
     from formulary_catalog.domain.workflows.skill import GUIDE, workflow_skill
+    from formulary_catalog.operations.search import DETAILS
 
     wanted = workflow_ids or await _served(catalog, remediation_id=remediation_id)
     skills = {GUIDE.name: GUIDE}
     for workflow_id in wanted:
-        skill = workflow_skill(await catalog.details(workflow_id, version="", remediation_id=remediation_id))
+        skill = workflow_skill(await catalog.ask(DETAILS, {"workflow_id": workflow_id}, remediation_id=remediation_id))
         if skills.get(skill.name, skill).uri != skill.uri:
             raise InvalidInput(
                 f"{skills[skill.name].uri} and {skill.uri} would both be {skill.name}/SKILL.md; export them one at a "

@@ -11,6 +11,7 @@ from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
     from formulary_catalog.domain.answers.catalog import SelectionReceipt
+    from formulary_catalog.runtime.terminal import Page
 
 
 @click.command("search")
@@ -113,8 +114,8 @@ def show_command(
     from formulary_catalog.cli.catalog.browsing_pages import show_difference
     from formulary_catalog.cli.catalog.rendering import show_details, show_section
     from formulary_catalog.domain.workflows.identity import parse_reference
+    from formulary_catalog.operations.search import DETAILS
     from formulary_catalog.operations.workflows import DIFFERENCE, SECTION
-    from formulary_catalog.runtime.terminal import Page
 
     reference = parse_reference(workflow_id, version=version)
     if about and (against or section):
@@ -133,13 +134,9 @@ def show_command(
         given = {"workflow_id": str(reference), "section": section}
         target.show(SECTION, given, show_section, as_json=as_json)
         return
-    details = target.ask(
-        lambda catalog: catalog.details(workflow_id, version=version, remediation_id=target.remediation_id, about=about)
+    target.show(
+        DETAILS, {"workflow_id": workflow_id, "version": version, "target": about}, show_details, as_json=as_json
     )
-    if as_json:
-        click.echo(details.model_dump_json())
-    else:
-        show_details(details, page=Page())
 
 
 @click.command("select")
@@ -169,7 +166,7 @@ def select_command(
       formulary select oom-raise-memory-limit --reasoning "The limit is the only cap."
       formulary select oom-scale-out --reasoning "Load has doubled." --remediation-id rr-2026-0042 --confidence 0.9
     """
-    from formulary_catalog.operations.arguments.catalog import SelectionArguments
+    from formulary_catalog.operations.search import SELECTION
 
     given = {
         "workflow_id": workflow_id,
@@ -178,19 +175,12 @@ def select_command(
         "search_id": search_id,
         "confidence": confidence,
     }
-    chosen = SelectionArguments.read(given)
-    receipt = target.ask(lambda catalog: catalog.select(chosen, remediation_id=target.remediation_id))
-    if as_json:
-        click.echo(receipt.model_dump_json())
-    else:
-        _show_receipt(receipt)
+    target.show(SELECTION, given, _show_receipt, as_json=as_json)
 
 
-def _show_receipt(receipt: "SelectionReceipt") -> None:
+def _show_receipt(receipt: "SelectionReceipt", page: "Page") -> None:
     from formulary_catalog.cli.wording import notes_as_typed
-    from formulary_catalog.runtime.terminal import Page
 
-    page = Page()
     page.line(f"recorded: {receipt.workflow_id}@{receipt.version}", style="bold")
     page.pair("version", receipt.version_id)
     page.pair("search", receipt.search_id)

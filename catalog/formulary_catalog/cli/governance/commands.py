@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formulary_catalog.cli.options import Suggesting, data_dir_option, database_option, json_option, settings_of
-from formulary_catalog.cli.targets import url_option
+from formulary_catalog.cli.targets import show, url_option
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from formulary_catalog.domain.reading import ContractList
     from formulary_catalog.governance.answers import EnforceAnswer, GateAnswer, VerdictAnswer
     from formulary_catalog.operations.services import Services
+    from formulary_catalog.runtime.terminal import Page
     from formulary_catalog.settings import Settings
 
     Judgement = tuple[GateAnswer, EnforceAnswer | None, VerdictAnswer]
 
 _NAMESPACE = "formulary"
-_PAGE = 200
-"""As many contracts as the server lists at once."""
 
 
 @click.command("contracts")
@@ -52,28 +51,22 @@ def contracts_command(*, url: str | None, database_url: str | None, data_dir: Pa
         if url and not (database_url or data_dir)
         else asyncio.run(_contracts(settings))
     )
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        _show(answer)
+    show(answer, _show, as_json=as_json)
 
 
 async def _served_contracts(server: "Remote") -> "ContractList":
-    """The pages of the server as one."""
-    from formulary_catalog.domain.reading import ContractList
+    from formulary_catalog.cli.catalog.catalogs import ServedCatalog, whole_list
+    from formulary_catalog.operations.governance import CONTRACTS
 
-    asked: dict[str, Any] = {"limit": _PAGE}
-    pages = [await server.answer(ContractList, "GET", "/contracts", params=asked)]
-    while cursor := pages[-1].next_cursor:
-        pages.append(await server.answer(ContractList, "GET", "/contracts", params=asked | {"cursor": cursor}))
-    return pages[-1].model_copy(update={"contracts": [each for page in pages for each in page.contracts]})
+    return await whole_list(ServedCatalog(server), CONTRACTS, {}, entries="contracts")
 
 
 async def _contracts(settings: "Settings") -> "ContractList":
-    from formulary_catalog.domain.access import EVERYTHING, Caller
+    from formulary_catalog.cli.catalog.catalogs import StoredCatalog, whole_list
+    from formulary_catalog.operations.governance import CONTRACTS
 
     async with _services(settings) as services:
-        return await services.runs.contracts(caller=Caller(name="local", access=EVERYTHING))
+        return await whole_list(StoredCatalog(services), CONTRACTS, {}, entries="contracts")
 
 
 @asynccontextmanager
@@ -92,11 +85,9 @@ async def _services(settings: "Settings") -> "AsyncIterator[Services]":
         yield Services.on(parts, settings=settings)
 
 
-def _show(answer: "ContractList") -> None:
+def _show(answer: "ContractList", page: "Page") -> None:
     from formulary_catalog.domain.text import one_line
-    from formulary_catalog.runtime.terminal import Page
 
-    page = Page()
     rows = [
         (each.contract, rule["id"], rule["effect"], one_line(rule.get("rationale", "")))
         for each in answer.contracts
@@ -273,7 +264,6 @@ def rehearse_command(*, file: Path, since: str, namespace: str, limit: int, url:
     from formulary_catalog.cli.http_client import ask_server
     from formulary_catalog.domain.governance.answers import RehearsalAnswer
     from formulary_catalog.loading.given_contract import MAX_CHARACTERS
-    from formulary_catalog.runtime.terminal import Page
 
     text, _ = _contract_in(file, namespace=namespace or _NAMESPACE)
     if len(text) > MAX_CHARACTERS:
@@ -283,10 +273,7 @@ def rehearse_command(*, file: Path, since: str, namespace: str, limit: int, url:
         )
     body = {"manifest": text, "namespace": namespace, "since": since, "limit": limit}
     answer = ask_server(url, lambda server: server.answer(RehearsalAnswer, "POST", "/contracts/rehearse", json=body))
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_rehearsal(answer, page=Page())
+    show(answer, show_rehearsal, as_json=as_json)
     if answer.changes:
         raise SystemExit(1)
 

@@ -14,7 +14,7 @@ _HEADINGS = {
 _OUTCOMES = {"ALLOW": "allowed", "AWAIT": "waits", "DEGRADE": "dry run", "BLOCK": "denied", "HALT": "halted"}
 
 
-def show_rehearsal(answer: RehearsalAnswer, *, page: Page) -> None:
+def show_rehearsal(answer: RehearsalAnswer, page: Page) -> None:
     """Print it: what changes, the most dangerous first, then what does not."""
     place = "in place of the one in force" if answer.replaces else "added to those in force"
     page.line(f"{answer.contract}, {place}, on {counted(answer.runs, 'run')} since {answer.since}", style="bold")

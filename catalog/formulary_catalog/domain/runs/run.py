@@ -71,6 +71,10 @@ _STATES = {
     Phase.CANCELLED: "cancelled",
     Phase.HALTED: "halted",
 }
+NO_RUN = "none"
+"""The outcome of a trace without a run."""
+OUTCOMES = {**{phase.state: phase.value for phase in Phase}, NO_RUN: ""}
+"""What a trace may have come to, and the phase of its newest run."""
 
 
 class Reason(StrEnum):

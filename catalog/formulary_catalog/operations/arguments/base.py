@@ -54,6 +54,11 @@ class Arguments(BaseModel):
         except ValidationError as error:
             raise refusal(error, model=cls, spelling=spelling, given=given) from None
 
+    @property
+    def page(self) -> dict[str, Any]:
+        """The arguments as lists take them: the cursor is that of the page before."""
+        return {"after" if name == "cursor" else name: value for name, value in self}
+
     @classmethod
     def recordable(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """Refused arguments as the trail may keep them: of unknown ones, which may be custom labels, the names."""

@@ -1,6 +1,6 @@
 """Arguments of the endpoints about coverage: the alerts that a caller sends, and how many lines it wants."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -57,8 +57,3 @@ class LinesArguments(Arguments):
         examples=[20],
     )
     cursor: str = Field("", max_length=MAX_CURSOR_LENGTH, description="next_cursor of the page before.")
-
-    @property
-    def page(self) -> dict[str, Any]:
-        """The page, as services take it."""
-        return {"limit": self.limit, "after": self.cursor}

@@ -1,12 +1,11 @@
 """Arguments of the endpoints that people read with: explanations, traces, incidents, runs and contracts."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from formulary_catalog.audit.traces import OUTCOMES
 from formulary_catalog.domain.cursor import MAX_CURSOR_LENGTH
-from formulary_catalog.domain.runs.run import Phase
+from formulary_catalog.domain.runs.run import OUTCOMES, Phase
 from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.workflows.requests import MAX_NAME_LENGTH
@@ -87,6 +86,13 @@ class TracesArguments(Arguments):
     )
     limit: Limit = Field(DEFAULT_PAGE, examples=[20])
     cursor: Cursor = ""
+
+    @property
+    def page(self) -> dict[str, Any]:
+        """The same, as `audit.traces` takes it."""
+        return {name: value for name, value in super().page.items() if name != "of"} | {
+            "of_incidents": self.of == "incidents"
+        }
 
 
 class TraceArguments(Arguments):

@@ -3,10 +3,12 @@
 Models of calls that may name one inherit from `Targeted`; `audited_call` puts it beside the incident of the call.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
 
+from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.targets.reference import FORM, TargetReference, parse_target, target_reference
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.operations.arguments.base import Arguments
@@ -47,3 +49,12 @@ class Targeted(Arguments):
     def untargeted(self) -> dict[str, Any]:
         """The other arguments."""
         return {name: value for name, value in self if name not in Targeted.model_fields}
+
+
+def with_target(context: ContextReference, arguments: Arguments) -> ContextReference:
+    """The incident of a call with the target that its arguments name, if they may name one.
+
+    Raises:
+        InvalidInput: the target is incomplete or malformed, or named twice.
+    """
+    return replace(context, target=arguments.target_reference) if isinstance(arguments, Targeted) else context

@@ -5,7 +5,6 @@ Every tool and endpoint of the catalog goes through it: also what never reached 
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.datastructures import Headers
@@ -13,7 +12,8 @@ from starlette.datastructures import Headers
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import FormularyError
-from formulary_catalog.operations.arguments.target import Targeted
+from formulary_catalog.operations.arguments.base import Arguments
+from formulary_catalog.operations.arguments.target import with_target
 from formulary_catalog.server.calls.incident import context_reference
 from formulary_catalog.server.calls.readiness import Readiness
 
@@ -53,8 +53,8 @@ async def checked(
         bind_contextvars(**_log_ids(context, headers=headers))
         readiness.require_loaded()
         arguments = read(context)
-        if isinstance(arguments, Targeted):
-            context = replace(context, target=arguments.target_reference)
+        if isinstance(arguments, Arguments):
+            context = with_target(context, arguments)
         return context, arguments
     except FormularyError as error:
         await trail.refused(action, caller=caller, reference=context, arguments=given(), error=error)

@@ -24,9 +24,7 @@ from formulary_catalog.errors import (
     UnknownDocument,
     UnknownWorkflow,
 )
-
-CALL_SECONDS = 15.0
-"""Deadline of one call; a search waits at most two seconds for its context, so this is only met when all is stuck."""
+from formulary_catalog.operations.operation import CALL_SECONDS
 
 _TIMEOUT_CODE = -32004
 _FAILED_CODE = -32003

@@ -10,6 +10,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import InvalidInput
+from formulary_catalog.operations.arguments.target import with_target
 from formulary_catalog.operations.operation import A, Call, Operation, R
 from formulary_catalog.server.calls.audited_call import checked
 from formulary_catalog.server.console.visitor import visitor_of
@@ -43,16 +44,18 @@ async def asked(request: Request, action: str, model: type[A]) -> A:
     return arguments
 
 
-async def answer_to(request: Request, operation: Operation[A, R], *, fields: type[A] | None = None) -> R:
-    """What the visitor is answered to an operation; `fields` are those of a page that has its own.
+async def answer_to(request: Request, operation: Operation[A, R], *, arguments: A | None = None) -> R:
+    """What the visitor is answered to an operation; without `arguments` they are the fields of the address.
 
     Raises:
         FormularyError: as `asked`, or the service's own.
     """
+    if arguments is None:
+        arguments = await asked(request, operation.action, operation.arguments)
     call = Call(
         services=services_of(request),
-        arguments=await asked(request, operation.action, fields or operation.arguments),
-        context=ContextReference(),
+        arguments=arguments,
+        context=with_target(ContextReference(), arguments),
         caller=visitor_of(request).caller,
         browsing=True,
     )

@@ -16,11 +16,11 @@ from formulary_catalog.domain.runs.report import taken_for_running
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.operations.arguments.base import without_nulls
 from formulary_catalog.operations.arguments.run import ApprovalArguments, RpcRunArguments, StatusArguments
+from formulary_catalog.operations.runs import INVOKE, STATUS, WAITING_CALL_SECONDS
 from formulary_catalog.runs.request import InvocationRequest
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.failures import failure_of, within_deadline
 from formulary_catalog.server.http.errors import INVOKE_PATH
-from formulary_catalog.server.mcp.tools.invocation_tools import INVOKE_TOOL, STATUS_TOOL, WAITING_CALL_SECONDS
 from formulary_catalog.server.rest.calls import (
     Guarded,
     answered,
@@ -128,7 +128,7 @@ async def approve_invocation(request: Request, invocation_id: _InvocationId) -> 
     body = await object_body(request)
     _, approval = await recorded_call(
         request,
-        INVOKE_TOOL.action,
+        INVOKE.action,
         given=lambda: {"invocation_id": invocation_id, **ApprovalArguments.recordable(body)},
         read=lambda _: ApprovalArguments.read(body),
     )
@@ -143,7 +143,7 @@ async def approve_invocation(request: Request, invocation_id: _InvocationId) -> 
 
 
 async def _invoke(request: Request, params: Mapping[str, Any]) -> InvocationAnswer:
-    context, asked = await checked_call(request, INVOKE_TOOL.action, RpcRunArguments, given=without_nulls(params))
+    context, asked = await checked_call(request, INVOKE.action, RpcRunArguments, given=without_nulls(params))
     wanted = InvocationRequest(
         workflow_id=asked.workflow_id,
         version=asked.version,
@@ -161,7 +161,7 @@ async def _invoke(request: Request, params: Mapping[str, Any]) -> InvocationAnsw
 
 
 async def _status(request: Request) -> InvocationAnswer:
-    _, asked = await checked_call(request, STATUS_TOOL.action, StatusArguments)
+    _, asked = await checked_call(request, STATUS.action, StatusArguments)
     return await services_of(request).invocations.status(
         asked.invocation_id,
         caller=caller_of(request),

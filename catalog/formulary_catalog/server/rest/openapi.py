@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from formulary_catalog.operations.arguments.catalog import DetailsArguments, SelectionArguments
 from formulary_catalog.operations.arguments.input_schema import (
     NOT_BLANK,
     Schema,
@@ -134,11 +133,6 @@ def operation(
     return added
 
 
-DETAILS_OPERATION = operation(query=query_parameters(DetailsArguments, in_path=("workflow_id",)))
 SEARCH_OPERATION = operation(
     body=body_schema(SearchBody), example={"query": "OOMKilled critical", "label.environment": "production", "top_k": 3}
-)
-SELECTION_OPERATION = operation(
-    body=body_schema(SelectionArguments),
-    example={"workflow_id": "oom-raise-memory-limit", "reasoning": "The limit is below the steady working set."},
 )

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
-from formulary_catalog.operations import analytics, coverage, knowledge, workflows
 from formulary_catalog.operations.operation import Call, Operation, Route
+from formulary_catalog.operations.table import OPERATIONS
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, object_body, services_of
 from formulary_catalog.server.rest.openapi import body_schema, error_responses, operation, query_parameters
@@ -17,9 +17,8 @@ _BODY_ERRORS = (413, 415)
 
 def _router(operations: Iterable[Operation[Any, Any]]) -> APIRouter:
     router = APIRouter(prefix=PREFIX, route_class=Guarded)
-    for each in operations:
-        if (route := each.route) is None:
-            continue
+    routes = [(each, each.route) for each in operations if each.route is not None]
+    for each, route in sorted(routes, key=lambda pair: pair[1].takes_all):
         router.add_api_route(
             route.path,
             _endpoint(each, route),
@@ -61,4 +60,4 @@ def _endpoint(asked: Operation[Any, Any], route: Route) -> Callable[..., Awaitab
     return endpoint
 
 
-router = _router([*workflows.OPERATIONS, *coverage.OPERATIONS, *knowledge.OPERATIONS, *analytics.OPERATIONS])
+router = _router(OPERATIONS)

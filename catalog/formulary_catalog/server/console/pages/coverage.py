@@ -20,7 +20,7 @@ from formulary_catalog.errors import InvalidInput
 from formulary_catalog.loading.rule_files import alerts_in_text, ignored_in_text
 from formulary_catalog.operations.arguments.coverage import MAX_LINES, LinesArguments
 from formulary_catalog.operations.coverage import COVERAGE, DUPLICATES, STALE
-from formulary_catalog.server.console.asking import answer_to, file_text, filled
+from formulary_catalog.server.console.asking import answer_to, asked, file_text
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
@@ -45,8 +45,9 @@ class CoverageLines(LinesArguments):
 @router.get(console_address.COVERAGE)
 async def coverage(request: Request) -> Response:
     """The signals that the catalog knows, the alerts of the cluster, and the form to compare alerts of one's own."""
-    answer = await answer_to(request, COVERAGE, fields=CoverageLines)
-    return _page(request, answer=answer, of_rules=False, is_first="cursor" not in filled(request))
+    wanted = await asked(request, COVERAGE.action, CoverageLines)
+    answer = await answer_to(request, COVERAGE, arguments=wanted)
+    return _page(request, answer=answer, of_rules=False, is_first=not wanted.cursor)
 
 
 @router.post(console_address.COVERAGE)

@@ -10,8 +10,6 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from formulary_catalog.audit.stories import NO_RUN
-from formulary_catalog.audit.traces import OUTCOMES
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.alerts.reading import is_alert_id
 from formulary_catalog.domain.audit.chain import OWN_TRACE
@@ -19,11 +17,13 @@ from formulary_catalog.domain.audit.export import FileName, directory_name
 from formulary_catalog.domain.audit.wording import spell_duration
 from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.domain.reading import IncidentAnswer, TraceAnswer
-from formulary_catalog.domain.runs.run import DRY_RUN, REFUSED
+from formulary_catalog.domain.runs.run import DRY_RUN, NO_RUN, OUTCOMES, REFUSED
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.errors import NotFound
 from formulary_catalog.operations.arguments.reading import TraceArguments, TracesArguments
 from formulary_catalog.operations.arguments.texts import OneOf
+from formulary_catalog.operations.audit import TRACES
+from formulary_catalog.server.console.asking import answer_to
 from formulary_catalog.server.console.pages.story import story_events
 from formulary_catalog.server.console.pages.waiting import DECIDING
 from formulary_catalog.server.console.route import ConsoleRoute
@@ -74,16 +74,7 @@ class IncidentsShown(TracesArguments):
 async def incidents(request: Request) -> Response:
     """Those whose traces changed last."""
     _, asked = await checked_call(request, "read.traces", IncidentsShown)
-    page = await services_of(request).traces.page(
-        since=asked.since,
-        namespace=asked.namespace,
-        remediation_id=asked.remediation_id,
-        outcome=asked.outcome,
-        of_incidents=asked.of == "incidents",
-        limit=asked.limit,
-        after=asked.cursor,
-        caller=visitor_of(request).caller,
-    )
+    page = await answer_to(request, TRACES, arguments=asked)
     filtered = bool(asked.since or asked.namespace or asked.remediation_id or asked.outcome)
     is_first = not (filtered or asked.cursor)
     runs = services_of(request).runs

@@ -19,12 +19,12 @@ from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.operations.arguments.reading import MAX_PAGE, WaitingArguments
 from formulary_catalog.operations.arguments.run import ApprovalArguments
+from formulary_catalog.operations.runs import INVOKE
 from formulary_catalog.runs.request import MAX_REASON_LENGTH
 from formulary_catalog.server.console.route import ConsoleRoute, is_by_htmx
 from formulary_catalog.server.console.security import FORM_TOKEN
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
-from formulary_catalog.server.mcp.tools.invocation_tools import INVOKE_TOOL
 from formulary_catalog.server.rest.calls import checked_call, recorded_call, services_of
 
 WAITING_PATH = f"{CONSOLE_PATH}/waiting"
@@ -123,7 +123,7 @@ async def decide(request: Request, invocation_id: Annotated[str, Path()]) -> Res
     given = {name: value for name, value in request.state.form.items() if name != FORM_TOKEN}
     _, approval = await recorded_call(
         request,
-        INVOKE_TOOL.action,
+        INVOKE.action,
         given=lambda: {"invocation_id": invocation_id, **ApprovalArguments.recordable(given)},
         read=lambda _: _decided(given),
     )

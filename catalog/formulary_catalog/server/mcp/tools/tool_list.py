@@ -1,7 +1,6 @@
 """All tools of the MCP server by their toolset; lists of them are put together once.
 
-Older clients ask for the list with every call. A toolset is a tuple of tools: a new tool goes into one of these, or a
-new toolset into `settings.Toolset` and here.
+Older clients ask for the list with every call. A tool names its toolset; a new subject goes in here.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Hashable
@@ -10,27 +9,13 @@ from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
-from formulary_catalog.operations import analytics, knowledge, workflows
-from formulary_catalog.server.mcp.tools.browsing_tools import APPROVALS_TOOLS
-from formulary_catalog.server.mcp.tools.catalog_tools import CATALOG_TOOLS, CatalogTool
-from formulary_catalog.server.mcp.tools.governance_tools import GOVERNANCE_TOOLS
-from formulary_catalog.server.mcp.tools.invocation_tools import INVOCATION_TOOLS
+from formulary_catalog.operations.table import OPERATIONS
+from formulary_catalog.server.mcp.tools.catalog_tools import CatalogTool
 from formulary_catalog.settings import Toolset
 
-_OPERATIONS = (*workflows.OPERATIONS, *knowledge.OPERATIONS, *analytics.OPERATIONS)
-_TOOLS = [CatalogTool(operation=each, spec=each.tool) for each in _OPERATIONS if each.tool]
-_OTHERS: dict[Toolset, tuple[CatalogTool, ...]] = {
-    Toolset.SEARCH: CATALOG_TOOLS,
-    Toolset.RUNS: INVOCATION_TOOLS,
-    Toolset.GOVERNANCE: GOVERNANCE_TOOLS,
-    Toolset.APPROVALS: APPROVALS_TOOLS,
-}
+_TOOLS = [CatalogTool(operation=each, spec=each.tool) for each in OPERATIONS if each.tool]
 TOOLSETS: dict[Toolset, tuple[CatalogTool, ...]] = {
-    toolset: (
-        *_OTHERS.get(toolset, ()),
-        *(each for each in _TOOLS if each.spec.toolset is toolset),
-    )
-    for toolset in Toolset
+    toolset: tuple(each for each in _TOOLS if each.spec.toolset is toolset) for toolset in Toolset
 }
 OTHER_NAMES = {
     "get_playbook_details": "get_workflow_details",

@@ -1,0 +1,181 @@
+"""Runs: asking for one and following it, as tools; what waits for a person, lists and outcomes.
+
+The routes that ask for a run, follow and approve it are `server.rest.invocations`. REST records refused calls under the
+actions of these tools.
+"""
+
+from formulary_catalog.domain.answers.answer_size import MAX_ANSWER_BYTES
+from formulary_catalog.domain.answers.browsing import PendingApprovals
+from formulary_catalog.domain.answers.catalog import InvocationAnswer
+from formulary_catalog.domain.answers.shortening import Json, fit, size
+from formulary_catalog.domain.reading import InvocationPage, OutcomesAnswer, WaitingRunList
+from formulary_catalog.domain.runs.run import Phase
+from formulary_catalog.operations.arguments.browsing import ApprovalsArguments
+from formulary_catalog.operations.arguments.reading import InvocationsArguments, OutcomesArguments, WaitingArguments
+from formulary_catalog.operations.arguments.run import RunArguments, StatusArguments
+from formulary_catalog.operations.arguments.target import Targeted
+from formulary_catalog.operations.operation import CALL_SECONDS, Call, Operation, Route, Tool
+from formulary_catalog.operations.workflows import short
+from formulary_catalog.runs.request import MAX_WAIT_MS, InvocationRequest
+from formulary_catalog.settings import Toolset
+
+WAITING_CALL_SECONDS = CALL_SECONDS + MAX_WAIT_MS / 1000 + 5
+"""Deadline of a call that may wait for a run, beside all that any call may take."""
+_LEFT_OUT = "manifest is left out, being too large; {whole}"
+_FOLLOW = "follow it with {tool}, invocation_id {id}, after_revision {revision}, wait_ms 30000"
+_WHOLE = "GET /api/v1/invocations/{id} has the whole"
+_STATUS = "get_invocation_status"
+_HOW_TO_DECIDE = "decide with `formulary approve ID --digest DIGEST --reason …` or `formulary reject ID --reason …`"
+
+
+async def _invoke(call: Call[RunArguments]) -> InvocationAnswer:
+    answer = await call.services.invocations.invoke(
+        InvocationRequest(**call.arguments.untargeted), context=call.context, caller=call.caller, progress=call.progress
+    )
+    return _with_next_step(answer)
+
+
+async def _status(call: Call[StatusArguments]) -> InvocationAnswer:
+    answer = await call.services.invocations.status(
+        call.arguments.invocation_id,
+        caller=call.caller,
+        wait_seconds=call.arguments.wait_ms / 1000,
+        after_revision=call.arguments.after_revision,
+        progress=call.progress,
+    )
+    return _with_next_step(answer)
+
+
+def _with_next_step(answer: InvocationAnswer) -> InvocationAnswer:
+    """The answer with the way to follow a run that is not over; only models follow it with a tool."""
+    if Phase(answer.phase).is_final:
+        return answer
+    follow = _FOLLOW.format(tool=_STATUS, id=answer.invocation_id, revision=answer.revision)
+    return answer.model_copy(update={"notes": [*answer.notes, follow]})
+
+
+def _shrink(answer: Json) -> Json:
+    """A manifest in part is worse than none."""
+    if size(answer) <= MAX_ANSWER_BYTES:
+        return answer
+    whole = _WHOLE.format(id=answer["invocation_id"])
+    if answer["manifest"]:
+        note = _LEFT_OUT.format(whole=whole)
+        answer = {**answer, "manifest": {}, "notes": [*answer["notes"], note]}
+    return fit(answer, whole=whole)
+
+
+async def _waiting(call: Call[WaitingArguments]) -> WaitingRunList:
+    waiting = await call.services.runs.waiting(**call.arguments.page, caller=call.caller)
+    notes = [*([_HOW_TO_DECIDE] if waiting.approvals else []), *waiting.notes]
+    return waiting.model_copy(update={"notes": notes})
+
+
+INVOKE = Operation(
+    action="invocation.refused",
+    arguments=RunArguments,
+    answer=InvocationAnswer,
+    run=_invoke,
+    tool=Tool(
+        name="invoke_workflow",
+        toolset=Toolset.RUNS,
+        title="Run a workflow",
+        description=(
+            "Run the workflow you chose, against the target of the incident. Call get_workflow_details first and give "
+            "input by its input_schema. Rules decide: awaiting_approval means that a person must approve, so tell them "
+            "and do not call again; a refusal names the rule. It waits up to 30000 ms for output; with a longer "
+            "timeout_ms it returns invocation_id at once: follow it with get_invocation_status. With an "
+            "idempotency_key the same call again is the same run. With dry_run nothing is changed and manifest is "
+            "returned."
+        ),
+        shrink=_shrink,
+        read_only=False,
+        destructive=True,
+        seconds=WAITING_CALL_SECONDS,
+        narrowed_by=("input", "dry_run", "search_id"),
+        unlisted=tuple(Targeted.model_fields),  # search_id says it, and costs a model less
+    ),
+)
+STATUS = Operation(
+    action="status",
+    arguments=StatusArguments,
+    answer=InvocationAnswer,
+    run=_status,
+    tool=Tool(
+        name=_STATUS,
+        toolset=Toolset.RUNS,
+        title="Follow a run",
+        description=(
+            "State of a run, by the invocation_id of invoke_workflow. To wait rather than ask again and again, give "
+            "wait_ms and the last revision as after_revision: it returns when something has changed or the time is up. "
+            "Over are completed, failed, timed_out, cancelled and halted. Changes nothing."
+        ),
+        shrink=_shrink,
+        seconds=WAITING_CALL_SECONDS,
+        narrowed_by=("wait_ms", "after_revision"),
+    ),
+)
+PENDING = Operation(
+    action="read.approvals",
+    arguments=ApprovalsArguments,
+    answer=PendingApprovals,
+    run=lambda call: call.services.approvals.pending(call.arguments.request, context=call.context, caller=call.caller),
+    tool=Tool(
+        name="list_pending_approvals",
+        toolset=Toolset.APPROVALS,
+        title="List runs that wait for a person",
+        description=(
+            "Which runs wait for an approval, why, and until when, to tell the people who decide. It approves nothing; "
+            "get_invocation_status follows one run."
+        ),
+        shrink=short,
+        narrowed_by=("namespace", "limit"),
+    ),
+)
+WAITING = Operation(
+    action="read.approvals",
+    arguments=WaitingArguments,
+    answer=WaitingRunList,
+    run=_waiting,
+    route=Route(
+        path="/approvals",
+        id="list_approvals",
+        tag="reading",
+        summary="List runs that wait for a person",
+        description="Runs that wait, the oldest first, with what each would run. Reading approves nothing.",
+    ),
+    of_incident=False,
+)
+INVOCATIONS = Operation(
+    action="read.invocations",
+    arguments=InvocationsArguments,
+    answer=InvocationPage,
+    run=lambda call: call.services.runs.page(**call.arguments.page, caller=call.caller),
+    route=Route(
+        path="/invocations",
+        id="list_invocations",
+        tag="reading",
+        summary="List runs",
+        description="The caller's own runs, and those of the namespaces in which it may read runs, the newest first.",
+    ),
+    of_incident=False,
+)
+OUTCOMES = Operation(
+    action="read.outcomes",
+    arguments=OutcomesArguments,
+    answer=OutcomesAnswer,
+    run=lambda call: call.services.runs.outcomes(**dict(call.arguments), caller=call.caller),
+    route=Route(
+        path="/outcomes",
+        id="get_outcomes",
+        tag="reading",
+        summary="Read how runs ended over time",
+        description=(
+            "Outcomes by day or week, of all runs that the caller may read or of one workflow. Dry runs do not count."
+        ),
+        errors=(404,),
+    ),
+    of_incident=False,
+)
+
+OPERATIONS = (INVOKE, STATUS, PENDING, WAITING, INVOCATIONS, OUTCOMES)
