@@ -14,8 +14,7 @@ from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.serving import serve
-from formulary_catalog.server.mcp.tools.catalog_tools import CatalogTool
-from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME, TOOLSETS
+from formulary_catalog.server.mcp.tools import TOOLS_BY_NAME, TOOLSETS, CatalogTool
 from formulary_catalog.settings import ContextPolicy, Settings, Toolset
 from formulary_catalog.store.analytics.sessions import ROLE
 from support.announced_address import announce

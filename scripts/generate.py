@@ -14,7 +14,7 @@ import platforms
 import tools
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.server.app import openapi_document
-from formulary_catalog.server.mcp.tools.tool_list import tools_of
+from formulary_catalog.server.mcp.tools import tools_of
 from formulary_catalog.settings import LabelSpelling, Settings, Toolset
 from formulary_operator.api.crds import CRDS, crd_text
 from formulary_operator.api.names import WORKFLOWS

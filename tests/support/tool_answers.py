@@ -27,8 +27,7 @@ from formulary_catalog.server.calls.incident import ANALYSIS_HEADER
 from formulary_catalog.server.calls.opening import Opening
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.mcp.server import mcp_server
-from formulary_catalog.server.mcp.tools.catalog_tools import CatalogTool
-from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
+from formulary_catalog.server.mcp.tools import TOOLS_BY_NAME, CatalogTool
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.analytics.sessions import ROLE
 from formulary_catalog.store.database.connection import Database

@@ -1,6 +1,6 @@
 """An operation: one question of callers, said once for MCP, REST, the console and the commands (DESIGN section 2).
 
-The other modules of this package list the operations of a subject. `server.mcp.tools.tool_list` lists their tools,
+The other modules of this package list the operations of a subject. `server.mcp.tools` lists their tools,
 `server.rest.operation_routes` makes their routes and OpenAPI. Commands ask them over HTTP, or the services of a
 database of their own (`cli.catalog.catalogs`).
 """

@@ -12,7 +12,7 @@ import pytest
 
 from formulary_catalog.operations.operation import Call
 from formulary_catalog.operations.services import Services
-from formulary_catalog.server.mcp.tools.tool_list import TOOLSETS
+from formulary_catalog.server.mcp.tools import TOOLSETS
 from formulary_catalog.settings import LabelSpelling, Settings, Toolset
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import databases

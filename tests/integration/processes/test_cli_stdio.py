@@ -20,7 +20,7 @@ from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.operations.json_text import META_KEY
 from formulary_catalog.search.targets.contexts import TargetContexts
-from formulary_catalog.server.mcp.tools.tool_list import tools_of
+from formulary_catalog.server.mcp.tools import tools_of
 from formulary_catalog.settings import LISTED_TOOLSETS
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter

@@ -9,7 +9,7 @@ from mcp_types import RequestParamsMeta
 
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.operations.json_text import META_KEY
-from formulary_catalog.server.mcp.tools.tool_list import tools_of
+from formulary_catalog.server.mcp.tools import tools_of
 from formulary_catalog.settings import LISTED_TOOLSETS
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.agent import answer_of, refused

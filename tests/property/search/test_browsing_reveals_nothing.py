@@ -18,7 +18,7 @@ from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.domain.workflows.relations import RELATIONS
 from formulary_catalog.domain.workflows.sections import SECTIONS
 from formulary_catalog.server.calls.opening import Opening
-from formulary_catalog.server.mcp.tools.tool_list import OTHER_NAMES, tools_of
+from formulary_catalog.server.mcp.tools import OTHER_NAMES, tools_of
 from formulary_catalog.settings import ContextPolicy, Toolset
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres

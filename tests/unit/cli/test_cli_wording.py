@@ -5,7 +5,7 @@ import pytest
 
 from formulary_catalog.cli.main import main
 from formulary_catalog.cli.wording import as_typed
-from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
+from formulary_catalog.server.mcp.tools import TOOLS_BY_NAME
 
 COMMANDS = {
     "search_workflow_catalog": "search",

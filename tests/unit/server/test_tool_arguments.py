@@ -11,8 +11,7 @@ from formulary_catalog.operations.arguments.base import Arguments, without_nulls
 from formulary_catalog.operations.arguments.catalog import DetailsArguments, SearchArguments, SelectionArguments
 from formulary_catalog.operations.arguments.input_schema import input_schema
 from formulary_catalog.operations.arguments.run import RpcRunArguments, RunArguments
-from formulary_catalog.server.mcp.tools.catalog_tools import CatalogTool
-from formulary_catalog.server.mcp.tools.tool_list import tools_of
+from formulary_catalog.server.mcp.tools import CatalogTool, tools_of
 from formulary_catalog.settings import LabelSpelling, Toolset
 
 

@@ -16,7 +16,7 @@ from formulary_catalog.errors import Overloaded
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runs.waiting import PLACES as RUNS_WAITED_FOR
 from formulary_catalog.server.http.errors import INVOKE_PATH, MCP_PATH
-from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
+from formulary_catalog.server.mcp.tools import TOOLS_BY_NAME
 from formulary_catalog.settings import Settings
 
 _RETRY_SECONDS = (1.0, 4.0)

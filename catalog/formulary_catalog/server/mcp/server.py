@@ -39,8 +39,7 @@ from formulary_catalog.server.mcp.prompts import REMEDIATE, prompt
 from formulary_catalog.server.mcp.requests import CallerOf, McpContext, McpRequests
 from formulary_catalog.server.mcp.resource_handlers import ResourceHandlers
 from formulary_catalog.server.mcp.skills import EXTENSION, GetSkillParams, ListSkillsParams
-from formulary_catalog.server.mcp.tools.catalog_tools import CatalogTool
-from formulary_catalog.server.mcp.tools.tool_list import ListedOnce, answered_names, tools_of
+from formulary_catalog.server.mcp.tools import CatalogTool, ListedOnce, answered_names, tools_of
 from formulary_catalog.server.mcp.toolsets import ChosenToolsets
 from formulary_catalog.settings import LabelSpelling, Settings, Toolset
 

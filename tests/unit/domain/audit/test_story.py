@@ -16,7 +16,7 @@ from formulary_catalog.domain.audit.passages import KINDS
 from formulary_catalog.domain.audit.wording import Tone, spell_duration
 from formulary_catalog.domain.reading import TraceAnswer
 from formulary_catalog.runtime.terminal import Page
-from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
+from formulary_catalog.server.mcp.tools import TOOLS_BY_NAME
 from support import incident
 from support.golden import assert_golden
 from support.incident import UNSUPPORTED, answer, call, recalled, story

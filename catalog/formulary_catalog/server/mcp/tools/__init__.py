@@ -1,1 +1,0 @@
-"""The tools of the MCP server, a module a toolset."""
