@@ -68,7 +68,7 @@ def say(dsn: str, name: str, *, namespace: str, status: str = "firing", fresh: b
 def test_what_becomes_of_the_problem_is_the_outcome_once_for_each_run(
     cluster: Cluster, database: str, namespace: str, operator_account: OperatorAccount, jobs: JobController, kills: bool
 ) -> None:
-    workflow = remedy(verification={"stabilization": "0s", "window": "25s" if kills else "8s"})
+    workflow = remedy()
     cluster.kubectl("label", "namespace", namespace, "environment=staging")
     cluster.apply(*map(deployment, WHAT_HAPPENS), namespace=namespace)
     running = running_operator(cluster, workflow, dsn=database, namespace=namespace, account=operator_account)
@@ -86,6 +86,7 @@ def test_what_becomes_of_the_problem_is_the_outcome_once_for_each_run(
             say(database, name, namespace=namespace, status="resolved")
         jobs.ends = succeed
         wait_until(lambda: phases(database) == {"Succeeded"}, what="all runs to end")
+        hurry(database, window=25 if kills else 8)
         say(database, "resolves", namespace=namespace, status="resolved")
         say(database, "returns", namespace=namespace, fresh=True)
         cluster.kubectl("scale", "deployment/touched", "--replicas=2", f"--namespace={namespace}")
@@ -108,6 +109,17 @@ def test_what_becomes_of_the_problem_is_the_outcome_once_for_each_run(
 
 def phases(dsn: str) -> set[str]:
     return {phase for (phase,) in fetch(dsn, "select phase from formulary.invocation")}
+
+
+def hurry(dsn: str, *, window: int) -> None:
+    """Have the outcome of all runs that ended decided sooner than a manifest may say."""
+    fetch(
+        dsn,
+        "update formulary.invocation set verify_at = finished_at + make_interval(secs => $1::float8 * 1.5), "
+        "document = jsonb_set(document, '{spec,verification}', $2::jsonb)",
+        window,
+        json.dumps({"stabilization": "0s", "window": f"{window}s"}),
+    )
 
 
 def restart(daemon: Daemon) -> None:

@@ -19,6 +19,8 @@ DIGEST_OR_NONE = "^(sha256:[0-9a-f]{64})?$"
 
 DURATION = r"^(0s|[1-9][0-9]{0,3}s|[1-9][0-9]?m|[1-6]h)$"
 """Up to 6 h: nobody waits longer to learn whether a run helped."""
+DURATION_FROM_MINUTE = r"^([6-9][0-9]s|[1-9][0-9]{2,3}s|[1-9][0-9]?m|[1-6]h)$"
+"""A problem that is gone for some seconds is not solved."""
 IN_WORDS: Mapping[str, str] = {
     DNS_SUBDOMAIN: "must consist of lower-case letters (a to z), digits, '-' and '.', with a letter or digit at both "
     "ends and on both sides of each '.'",
@@ -30,4 +32,6 @@ IN_WORDS: Mapping[str, str] = {
     RUN_ID: "must be the id of a run: 'inv-' and 20 hexadecimal digits (0 to 9, a to f)",
     DIGEST_OR_NONE: "must be a digest, 'sha256:' and 64 hexadecimal digits (0 to 9, a to f), or empty",
     DURATION: "must be a duration: 0s to 9999s, 1m to 99m or 1h to 6h, without leading zeros",
+    DURATION_FROM_MINUTE: "must be a duration of a minute or more: 60s to 9999s, 1m to 99m or 1h to 6h, without "
+    "leading zeros",
 }

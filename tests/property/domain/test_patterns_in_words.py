@@ -47,6 +47,7 @@ DURATIONS = {
     for unit, numbers in {"s": range(10_000), "m": range(1, 100), "h": range(1, 7)}.items()
     for number in numbers
 }
+OF_A_MINUTE_OR_MORE = {each for each in DURATIONS if not each.endswith("s") or int(each[:-1]) >= 60}
 READ: Mapping[str, Callable[[str], bool]] = {
     "must consist of lower-case letters (a to z), digits, '-' and '.', with a letter or digit at both ends and on both "
     "sides of each '.'": is_subdomain,
@@ -66,6 +67,9 @@ READ: Mapping[str, Callable[[str], bool]] = {
         not text or (text[:7] == "sha256:" and len(text) == 71 and {*text[7:]} <= HEX)
     ),
     "must be a duration: 0s to 9999s, 1m to 99m or 1h to 6h, without leading zeros": lambda text: text in DURATIONS,
+    "must be a duration of a minute or more: 60s to 9999s, 1m to 99m or 1h to 6h, without leading zeros": lambda text: (
+        text in OF_A_MINUTE_OR_MORE
+    ),
 }
 """The words, as a reader takes them."""
 

@@ -11,7 +11,15 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
-from formulary_catalog.domain.patterns import ADDRESS, CAMEL_CASE, DNS_LABEL, DNS_SUBDOMAIN, DURATION, EMAIL
+from formulary_catalog.domain.patterns import (
+    ADDRESS,
+    CAMEL_CASE,
+    DNS_LABEL,
+    DNS_SUBDOMAIN,
+    DURATION,
+    DURATION_FROM_MINUTE,
+    EMAIL,
+)
 from formulary_catalog.domain.text import WordPlace, exclusion_text, split_camel_case, with_split_words
 from formulary_catalog.domain.workflows.labels import WorkflowLabels, declared, fold_all, normalize_detected
 
@@ -88,6 +96,7 @@ CustomValues = Annotated[
 DetectedValue = Annotated[Text, BeforeValidator(_detected, json_schema_input_type=bool | Text)]
 Texts = Annotated[list[FilledText], BeforeValidator(_as_list, json_schema_input_type=FilledText | list[FilledText])]
 Duration = Annotated[str, StringConstraints(pattern=DURATION)]
+DurationFromMinute = Annotated[str, StringConstraints(pattern=DURATION_FROM_MINUTE)]
 RiskLevel = Literal["low", "medium", "high"]
 
 
@@ -243,9 +252,10 @@ class Verification(Model):
     stabilization: Duration | None = Field(
         default=None, description="Time after a run in which changes do not count, such as 90s. Defaults to 5m."
     )
-    window: Duration | None = Field(
+    window: DurationFromMinute | None = Field(
         default=None,
-        description="Time after the stabilization, at the end of which the outcome is decided. Defaults to 10m.",
+        description="Time after the stabilization, at the end of which the outcome is decided. At least 60s; defaults "
+        "to 10m.",
     )
 
 
