@@ -80,6 +80,8 @@ def test_what_becomes_of_the_problem_is_the_outcome_once_for_each_run(
             asked = server_request(name, namespace=namespace, manifest=workflow)
             runs[name] = submit(database, replace(asked, remediation_id=incident)).id
         wait_until(lambda: phases(database) == {"Running"} and len(jobs.seen) == len(runs), what="all Jobs")
+        if kills:
+            restart(daemon)  # what was noted before the runs began is still known
         for name in ("resolves", "returns", "touched"):
             make_ready(cluster, name, namespace=namespace)
         for name in ("returns", "touched"):

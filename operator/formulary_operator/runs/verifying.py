@@ -13,7 +13,15 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from formulary_catalog.domain.alerts.reading import is_alert_id
-from formulary_catalog.domain.runs.outcome import Episodes, Observed, TargetState, TargetWatch, decide, window_of
+from formulary_catalog.domain.runs.outcome import (
+    Episodes,
+    Observed,
+    TargetState,
+    TargetWatch,
+    decide,
+    of_abandoned,
+    window_of,
+)
 from formulary_catalog.domain.runs.run import Invocation, RunTarget
 from formulary_catalog.domain.targets.readiness import readiness_of
 from formulary_catalog.domain.targets.reading import controller_of
@@ -58,9 +66,10 @@ class RunVerifier:
         self._looked: dict[str, float] = {}
 
     async def note_before(self, run: Invocation) -> None:
-        """Note the target of a run before anything is changed."""
+        """Note the target of a run before anything is changed. What a former attempt to start it noted counts."""
         if (state := await self._state_if_there(run)) is not None:
-            await self._store.note_before(run.id, target=state)
+            watch = (await self._store.watch(run.id)).before_start(state, at=datetime.now(UTC))
+            await self._store.note_before(run.id, watch=watch)
 
     async def at_end(self, run: Invocation, *, ended_at: datetime | None) -> TargetState | None:
         """The target of a run that has just ended; None where that is too long ago, or it cannot be read."""
@@ -76,16 +85,20 @@ class RunVerifier:
         """
         while True:
             try:
-                await self._round()
+                await self.look_once()
             except Superseded:
                 raise
             except FormularyError as error:
                 _log.warning("outcomes_not_decided", reason=str(error))
             await asyncio.sleep(_ROUND_SECONDS)
 
-    async def _round(self) -> None:
+    async def look_once(self) -> None:
+        """Look at each run whose outcome is not decided, if it is time, and decide those that are due."""
         looked, self._looked = self._looked, {}
         for each in await self._store.open_runs(namespaces=self._namespaces):
+            if each.is_abandoned:
+                await self._store.decide(each.id, of_abandoned(each.namespace))
+                continue
             last, now = looked.get(each.id), time.monotonic()
             apart = min(each.seconds / _LOOKS, _MOST_APART_SECONDS)
             if last is not None and now - last < apart and not each.is_due:

@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import pytest
@@ -11,11 +11,14 @@ from formulary_catalog.domain.alerts.reading import ID_PREFIX
 from formulary_catalog.domain.runs.outcome import Outcome, TargetState, TargetWatch, Verdict
 from formulary_catalog.domain.runs.run import Invocation, Phase, RunTarget
 from formulary_catalog.errors import FormularyError
+from formulary_catalog.store.alerts import AlertReader
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.runs.expiry import ExpiryWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.runs.submission import InvocationStore
 from formulary_catalog.store.runs.verification import VerificationStore
+from formulary_operator.access.targets import KubernetesTargets
+from formulary_operator.runs.verifying import RunVerifier
 from support.runs import job_of, request
 
 BEFORE = TargetState(name="Deployment/checkout", uid="u", generation=1, ready=False)
@@ -43,7 +46,7 @@ async def run(
 ) -> Invocation:
     accepted = (await asked.submit(request(**changes))).invocation
     await runs.begin(accepted.id)
-    await verifying.note_before(accepted.id, target=BEFORE)
+    await verifying.note_before(accepted.id, watch=TargetWatch(before=BEFORE))
     await runs.note_reference(accepted.id, reference=job_of(accepted.id))
     over = await runs.finish(accepted.id, phase=phase, reason="x", message="", target=replace(BEFORE, generation=2))
     assert over is not None
@@ -82,6 +85,36 @@ async def test_what_was_seen_before_and_after_a_run_survives_a_restart(
     later = watch.seen(replace(BEFORE, generation=3), at=found[1])
     await verifying.note(ended.id, watch=later)
     assert "changed by somebody else" in (await verifying.watch(ended.id)).changed
+
+
+async def test_a_run_whose_namespace_nobody_watches_any_more_is_unknown_once(
+    ended: Invocation, verifying: VerificationStore, writing: Database, database: str
+) -> None:
+    def verifier(*namespaces: str) -> RunVerifier:
+        nothing_is_read = cast(KubernetesTargets, None)
+        return RunVerifier(
+            store=verifying,
+            alerts=AlertReader(writing),
+            targets=nothing_is_read,
+            namespaces=namespaces,
+            decided=lambda run: pytest.fail("its object is not watched"),
+        )
+
+    await verifier("bank").look_once()
+    assert await verifying.find(ended.id) is not None, "it is not due"
+    await writing.execute("update invocation set verify_at = clock_timestamp() - interval '6 min'")
+    (own,) = await verifying.open_runs(namespaces={ended.namespace})
+    assert not own.is_abandoned
+    for namespace in ("bank", "bank", "other"):
+        await verifier(namespace).look_once()
+    owner = await asyncpg.connect(database)
+    try:
+        events = await owner.fetch(EVENTS)
+        (stored,) = await owner.fetch("select outcome, feedback from formulary.invocation where id = $1", ended.id)
+    finally:
+        await owner.close()
+    assert len(events) == 1
+    assert (*stored,) == ("Unknown", f"no operator watched namespace {ended.namespace} when the outcome was due")
 
 
 @pytest.mark.parametrize("target", [request().target, RunTarget(kind="Pod", name="checkout-1", namespace="shop")])

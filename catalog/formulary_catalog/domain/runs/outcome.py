@@ -95,7 +95,7 @@ class TargetWatch:
     """What was seen of a target: `before` the run began and `after` it ended, and since then when `ready` changed.
 
     Of very many changes the newest are kept, which say what there was in the end.
-    `changed` says what somebody else did to it since the run ended. `looked_at` is the time of the last look,
+    `changed` says what the run did not do to it, or perhaps did not. `looked_at` is the time of the last look,
     right after the end of the window; None before.
     """
 
@@ -104,6 +104,18 @@ class TargetWatch:
     ready: tuple[tuple[datetime, bool], ...] = ()
     changed: str = ""
     looked_at: datetime | None = None
+
+    def before_start(self, state: TargetState, *, at: datetime) -> "TargetWatch":
+        """With what was seen right before the run is started.
+
+        At a second attempt the first one may have begun it unseen, so that only what is the same is sure.
+        """
+        if self.before is None:
+            return replace(self, before=state)
+        if self.before == state or self.changed:
+            return self
+        said = f"{self.before.name} was not the same at a second attempt to start the run, at {_clock(at)}"
+        return replace(self, changed=said)
 
     def ended(self, state: TargetState | None, *, at: datetime) -> "TargetWatch":
         """With what was seen as the run ended; None where that was not seen in time."""
@@ -202,6 +214,11 @@ def of_stopped(phase: Phase) -> Verdict:
     return _unknown(f"the run was {phase.value.lower()} before it ended")
 
 
+def of_abandoned(namespace: str) -> Verdict:
+    """What a run came to that ended in a namespace which no operator watches any more."""
+    return _unknown(f"no operator watched namespace {namespace} when the outcome was due")
+
+
 def _of_bad_end(run: Observed, states: Sequence[tuple[datetime, bool]]) -> Verdict:
     was_good = any(good for at, good in states if at >= run.stable_at)
     if was_good and run.phase is Phase.SUCCEEDED and _had_problem(run):
@@ -214,8 +231,9 @@ def _of_good_end(run: Observed, states: Sequence[tuple[datetime, bool]]) -> Verd
         return _unknown(f"nothing was seen to be wrong when the run began, and {_said(run)}")
     if run.phase is not Phase.SUCCEEDED:
         return _unknown(f"the run did not succeed, and yet {_said(run)}")
-    if run.has_target and run.watch.after is None:
-        return _unknown(f"nobody saw the target as the run ended, so that another change may be why {_said(run)}")
+    if run.has_target and None in (run.watch.before, run.watch.after):
+        when = "as the run ended" if run.watch.before is not None else "before the run began"
+        return _unknown(f"nobody saw the target {when}, so that another change may be why {_said(run)}")
     was_back = True
     for at, _ in states:
         is_back = _is_back(run, at=at)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from formulary_catalog.domain.notifications.notices import notices_of_outcome
-from formulary_catalog.domain.runs.outcome import FITNESS, Outcome, TargetState, TargetWatch, Verdict
+from formulary_catalog.domain.runs.outcome import FITNESS, Outcome, TargetWatch, Verdict
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.notifications import add_notices
@@ -17,17 +17,23 @@ from formulary_catalog.store.runs.ending import OPERATOR, changed_run
 from formulary_catalog.store.runs.submission import COLUMNS, invocation_of, record_event
 
 _AT_ONCE = 500
+_ABANDONED_SECONDS = 300.0
+"""So much later than it is due an outcome is decided by whoever leads: a change of leader takes less."""
 _OPEN = "verify_at is not null and outcome = ''"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRun:
-    """A run whose outcome is not decided. `seconds`: from its end to the verdict; `is_due`: they are over."""
+    """A run whose outcome is not decided. `seconds`: from its end to the verdict; `is_due`: they are over.
+
+    `is_abandoned`: no operator that watches its namespace has decided in time.
+    """
 
     id: str
     namespace: str
     seconds: float
     is_due: bool
+    is_abandoned: bool
 
 
 class VerificationStore:
@@ -41,15 +47,22 @@ class VerificationStore:
         self._database = database
 
     async def open_runs(self, *, namespaces: Collection[str] = ()) -> list[OpenRun]:
-        """The runs of these namespaces, of all without any, whose outcome is not decided, those that are due first."""
+        """The runs whose outcome is not decided, those that are due first.
+
+        They are those of these namespaces, of all without any, and what was abandoned in others: that would stay open.
+        """
         rows = await self._database.fetch(
             f"""
-            select id, namespace, extract(epoch from verify_at - finished_at)::double precision as seconds,
-                   verify_at <= clock_timestamp() as is_due
-            from invocation where {_OPEN} and ($1::text[] = '{{}}' or namespace = any ($1))
-            order by verify_at limit {_AT_ONCE}
+            select * from (
+                select id, namespace, extract(epoch from verify_at - finished_at)::double precision as seconds,
+                       verify_at <= clock_timestamp() as is_due,
+                       $1::text[] <> '{{}}' and namespace <> all ($1)
+                       and verify_at < clock_timestamp() - make_interval(secs => $2) as is_abandoned
+                from invocation where {_OPEN} order by verify_at
+            ) as open where $1 = '{{}}' or namespace = any ($1) or is_abandoned limit {_AT_ONCE}
             """,
             list(namespaces),
+            _ABANDONED_SECONDS,
         )
         return [OpenRun(**row) for row in rows]
 
@@ -91,12 +104,12 @@ class VerificationStore:
         )
         return found[0]["id"] if found else ""
 
-    async def note_before(self, invocation_id: str, *, target: TargetState) -> None:
+    async def note_before(self, invocation_id: str, *, watch: TargetWatch) -> None:
         """Note what was seen of its target before a run did anything."""
         await self._database.execute(
             "update invocation set observed = $2 where id = $1 and reference = '{}' and outcome = ''",
             invocation_id,
-            TargetWatch(before=target).as_json(),
+            watch.as_json(),
         )
 
     async def note(self, invocation_id: str, *, watch: TargetWatch) -> None:

@@ -155,6 +155,13 @@ def test_what_is_stored_of_a_watch_is_what_was_seen(ready: dict[float, bool]) ->
             replace(observed((-5, 3)), watch=watched(None).seen(GOOD, at=after(1))),
             id="nobody saw the run end",
         ),
+        pytest.param(
+            replace(observed((-5, 3)), watch=watched(None).ended(GOOD, at=END)), id="nobody saw the run begin"
+        ),
+        pytest.param(
+            replace(observed((-5, 3)), watch=watched(BAD).before_start(GOOD, at=START).ended(GOOD, at=END)),
+            id="an attempt to start it before may have begun it",
+        ),
         pytest.param(looked(observed((-5, 3), ready={1: False, 20: True}), after(20)), id="nobody saw the window end"),
         pytest.param(looked(observed((-5, 3)), after(20)), id="nobody saw the window end, all is well later"),
         pytest.param(ended_with((-5, 3), TargetState(name=BAD.name)), id="the target was deleted while it ran"),
@@ -182,6 +189,16 @@ def test_what_a_target_is_in_the_end_is_known_however_often_it_changed() -> None
     assert len(run.watch.ready) == 50
     last = observed((-5, 3), ready={minute / 10: bool(minute % 2) for minute in range(2, 151)})
     assert "Deployment/web was not ready" in decide(last).feedback
+
+
+def test_an_attempt_to_start_a_run_after_another_keeps_what_was_noted_first() -> None:
+    watch = TargetWatch().before_start(BAD, at=START)
+    assert watch.before_start(BAD, at=after(1)) == watch
+    changed = watch.before_start(GOOD, at=START).before_start(BAD, at=START)
+    assert (changed.before, changed.changed) == (
+        BAD,
+        "Deployment/web was not the same at a second attempt to start the run, at 12:00:00 UTC",
+    )
 
 
 def test_a_target_that_was_ready_and_is_not_was_not_helped() -> None:
