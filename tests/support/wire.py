@@ -49,7 +49,9 @@ class Wire:
     async def post(self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Reply:
         return await self._exchange("POST", path, body=json.dumps(body).encode(), headers=headers or {})
 
-    async def rpc(self, method: str, params: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Reply:
+    async def rpc(
+        self, method: str, params: Mapping[str, Any], *, headers: Mapping[str, str] | None = None, path: str = "/mcp"
+    ) -> Reply:
         """A request to the MCP side, as a client of the newest protocol sends it."""
         named = {"Mcp-Name": str(params["name"])} if "name" in params else {}
         told = {
@@ -60,11 +62,18 @@ class Wire:
             **(headers or {}),
         }
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
-        return await self.post("/mcp", body, headers=told)
+        return await self.post(path, body, headers=told)
 
-    async def tool(self, name: str, arguments: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> Reply:
+    async def tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        headers: Mapping[str, str] | None = None,
+        path: str = "/mcp",
+    ) -> Reply:
         """A call of a tool."""
-        return await self.rpc("tools/call", {"name": name, "arguments": dict(arguments)}, headers=headers)
+        return await self.rpc("tools/call", {"name": name, "arguments": dict(arguments)}, headers=headers, path=path)
 
     async def hung_up(self) -> None:
         """Return when the server ended this connection between two calls."""
