@@ -73,8 +73,9 @@ async def load(
     embedder: Embedder | None,
     targets: ManifestTargets | None = None,
     keys: InputKeys | None = None,
+    refused: str = "",
 ) -> None:
-    """Load the manifests below `roots` into a migrated database."""
+    """Load the manifests below `roots` into a migrated database; `refused` is in what is said of one that is not."""
     writing = await Database.open(dsn, role=Role.WRITER, deadline=30)
     try:
         loader = Loader(
@@ -88,7 +89,9 @@ async def load(
             owns_contexts=True,
         )
         report = await loader.load(embedder=embedder)
-        assert report.rejections == []
+        said = [each.message for each in report.rejections]
+        assert len(said) == bool(refused), said
+        assert all(refused in each for each in said), said
     finally:
         await writing.close()
 

@@ -75,6 +75,7 @@ def _documents() -> list[dict[str, Any]]:
         _source("open", PRESET),
         _source("json", generic),
         _source("pager", {"type": "pagerduty", "namespaces": ["shop"], "auth": AUTH}),
+        _source("foreign", {**PRESET, "namespaces": ["team-b"], "auth": AUTH}),
     ]
 
 
@@ -92,7 +93,8 @@ async def parts(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIter
     directory = tmp_path_factory.mktemp("manifests")
     (directory / "all.yaml").write_text(text(*_documents()), encoding="utf-8")
     targets = ManifestTargets(default_namespace="formulary")
-    await load([directory], dsn=dsn, embedder=None, targets=targets, keys=InputKeys.load(KEYS))
+    foreign = "may not speak for namespace team-b"
+    await load([directory], dsn=dsn, embedder=None, targets=targets, keys=InputKeys.load(KEYS), refused=foreign)
     async with open_parts(dsn, policy=ContextPolicy.REQUIRED, targets=targets) as opened:
         yield opened
 
@@ -205,6 +207,7 @@ async def test_a_start_in_the_future_does_not_make_all_that_follows_late(url: st
         (SHOP, TOKEN.upper()),
         ("shop/nothing", TOKEN),
         ("team-b/alerts", TOKEN),
+        ("shop/foreign", TOKEN),
         (PAGER, TOKEN),
     ],
 )
@@ -247,11 +250,22 @@ async def test_a_forged_body_changes_nothing_and_is_answered_clearly(
     assert await _rows(dsn, "select fingerprint from formulary.alert order by 1") == before
 
 
-async def test_a_body_of_ten_megabytes_is_refused(url: str) -> None:
-    status, answer = await send(url, body(alert("f10", pad="x" * 10_000_000)))
+@pytest.mark.parametrize("in_pieces", [False, True])
+async def test_a_body_of_ten_megabytes_is_refused(url: str, dsn: str, in_pieces: bool) -> None:
+    async def pieces(content: bytes) -> AsyncIterator[bytes]:
+        for start in range(0, len(content), 100_000):
+            yield content[start : start + 100_000]
 
-    assert status == 413
-    assert "send fewer alerts at once" in answer["error"]["message"]
+    content = json.dumps(body(alert("f10", pad="x" * 10_000_000))).encode()
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+        sent = await http.post(
+            f"/api/v1/incidents/{SHOP}", content=pieces(content) if in_pieces else content, headers=headers
+        )
+
+    assert sent.status_code == 413
+    assert "send fewer alerts at once" in sent.json()["error"]["message"]
+    assert not await _rows(dsn, "select from formulary.alert where fingerprint = 'f10'")
 
 
 async def test_of_a_group_what_cannot_be_mapped_is_named_and_the_rest_is_stored(url: str, dsn: str) -> None:
