@@ -54,16 +54,9 @@ def _is_served(cluster: Cluster, kind: str) -> bool:
     return any({known.api_version, kind} <= {*line.split()} for line in listed.splitlines())
 
 
-def _rules() -> list[dict[str, Any]]:
-    """What the chart grants the server to read of targets."""
-    rendered = charts.render(charts.EXTERNAL)
-    names = [f"formulary-formulary-{each}" for each in ("context", "context-nodes")]
-    return [rule for name in names for rule in charts.only(rendered, "ClusterRole", name)["rules"]]
-
-
 @pytest.fixture(scope="module")
 def rules() -> list[dict[str, Any]]:
-    return _rules()
+    return charts.rules_of_targets()
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +183,7 @@ async def test_without_the_right_to_one_kind_it_is_no_target(
 
 
 async def test_what_may_not_be_listed_is_unknown_and_not_false(cluster: Cluster, shop: str) -> None:
-    fewer = [{**rule, "verbs": ["get"]} for rule in _rules() if rule["verbs"] != ["list"]]
+    fewer = [{**rule, "verbs": ["get"]} for rule in charts.rules_of_targets() if rule["verbs"] != ["list"]]
     async with _reading(cluster, "without-list", fewer) as reader:
         facts = (await _context(reader, f"{shop}/Pod/web-a-1")).detected_labels
 
@@ -220,7 +213,7 @@ async def test_a_label_that_changes_is_obeyed_once_what_was_read_is_ten_seconds_
 def own_kubeconfig(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """A person's kubeconfig, whose current context leads nowhere; the name of the person in the cluster."""
     token = control_plane.service_account(HOME, "person", audiences=[])
-    control_plane.apply(rbac("ClusterRole", f"{HOME}-person", rules=_rules()))
+    control_plane.apply(rbac("ClusterRole", f"{HOME}-person", rules=charts.rules_of_targets()))
     bind(control_plane, f"{HOME}-person", to=("person", HOME))
     config = yaml.safe_load(control_plane.kubeconfig_for(token).read_text())
     (right,) = config["contexts"]

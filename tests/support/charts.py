@@ -67,3 +67,10 @@ def pods(objects: list[Object]) -> Iterator[tuple[str, Object]]:
             yield name, found["spec"]
         elif found["kind"] in _POD_KINDS:
             yield name, found["spec"]["template"]["spec"]
+
+
+def rules_of_targets() -> list[Object]:
+    """What the chart grants the server to read of targets."""
+    rendered = render(EXTERNAL)
+    names = [f"formulary-formulary-{each}" for each in ("context", "context-nodes")]
+    return [rule for name in names for rule in only(rendered, "ClusterRole", name)["rules"]]

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 
 from support.control_plane import free_port
-from support.toolcache import installed, run_installer
+from support.toolcache import debian_packages
 from support.waiting import wait_until
 
 _VERSION = "2.8.2+ds1-1"
@@ -18,7 +18,8 @@ _VERSION = "2.8.2+ds1-1"
 @contextmanager
 def oci_registry() -> Iterator[str]:
     """Its host and port, until the block ends. It speaks plain HTTP."""
-    program = installed(name=f"docker-registry-{_VERSION}", install=_unpack) / "usr" / "bin" / "docker-registry"
+    unpacked = debian_packages(f"docker-registry-{_VERSION}", f"docker-registry={_VERSION}")
+    program = unpacked / "usr" / "bin" / "docker-registry"
     address = f"127.0.0.1:{free_port()}"
     with tempfile.TemporaryDirectory(prefix="formulary-registry-") as place:
         settings = Path(place, "config.yml")
@@ -41,10 +42,3 @@ def _answers(address: str) -> bool:
         return httpx2.get(f"http://{address}/v2/", timeout=5).status_code == 200
     except httpx2.TransportError:
         return False
-
-
-def _unpack(home: Path) -> None:
-    run_installer(["sh", "-c", f"cd '{home}' && apt-get download -qq docker-registry={_VERSION}"])
-    (package,) = home.glob("*.deb")
-    run_installer(["dpkg", "-x", package, home])
-    package.unlink()

@@ -45,3 +45,19 @@ def run_installer(command: Sequence[str | Path]) -> None:
     if done.returncode != 0:
         shown = " ".join(map(str, command))
         raise RuntimeError(f"'{shown}' ended with {done.returncode}:\n{done.stdout[-2000:]}")
+
+
+def debian_packages(name: str, *packages: str, adapt: Callable[[Path], None] = lambda home: None) -> Path:
+    """The directory with these packages of Debian, such as `registry` or `registry=2.8`, unpacked and not installed.
+
+    `adapt` changes once what is to be where it is not installed.
+    """
+
+    def unpack(home: Path) -> None:
+        run_installer(["sh", "-c", 'cd "$0" && apt-get download -qq "$@"', home, *packages])
+        for package in home.glob("*.deb"):
+            run_installer(["dpkg", "-x", package, home])
+            package.unlink()
+        adapt(home)
+
+    return installed(name=name, install=unpack)

@@ -1,9 +1,11 @@
 """A server that is killed while alerts arrive: what it answered is stored, what is sent again is the same one."""
 
 import asyncio
+import time
 
 import asyncpg
 import httpx2
+import pytest
 
 from formulary_catalog.store.database.connection import Database
 from support.alerts import TOKEN, alert, body, report
@@ -12,6 +14,8 @@ from support.waiting import wait_until
 
 PATH, COUNT, BEFORE_THE_KILL = "/api/v1/incidents/shop/alerts", 60, 15
 SIGNED = {"Authorization": f"Bearer {TOKEN}"}
+MANY, AT_ONCE, KILLS = 5000, 2, (800, 2200, 4100)
+"""Alerts of five minutes at a thousand each, in one message, and after how many of them the server is killed."""
 
 
 async def _stored(dsn: str) -> list[tuple[str, int, bool]]:
@@ -73,3 +77,57 @@ async def test_what_was_answered_is_stored_and_what_is_sent_again_is_the_same_in
         await _send(daemon, fingerprints, answered=answered, many=many)
 
     assert await _stored(database) == [(each, 1, True) for each in fingerprints]
+
+
+class _Alertmanager:
+    """Sends each message until it is answered with 200, as Alertmanager does, and says how many alerts were."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.is_there = asyncio.Event()
+        self.answered = 0
+        self._progress = asyncio.Condition()
+
+    async def send(self, fingerprints: list[str]) -> None:
+        async with httpx2.AsyncClient(base_url=self._url, timeout=30) as http:
+            for start in range(0, len(fingerprints), AT_ONCE):
+                group = fingerprints[start : start + AT_ONCE]
+                while not await self._is_taken(http, group):
+                    await self.is_there.wait()
+                async with self._progress:
+                    self.answered += len(group)
+                    self._progress.notify_all()
+
+    async def until_answered(self, count: int) -> None:
+        async with self._progress:
+            await self._progress.wait_for(lambda: self.answered >= count)
+
+    async def _is_taken(self, http: httpx2.AsyncClient, group: list[str]) -> bool:
+        try:
+            return (await http.post(PATH, json=body(*map(alert, group)), headers=SIGNED)).status_code == 200
+        except httpx2.HTTPError:
+            return False
+
+
+@pytest.mark.long
+async def test_of_a_thousand_alerts_a_minute_none_is_lost_by_kills_and_each_is_one_incident(
+    database: str, writing: Database
+) -> None:
+    await report(writing, namespace="shop")
+    fingerprints = [f"k{number:04}" for number in range(MANY)]
+    with server(dsn=database) as daemon:
+        await asyncio.to_thread(_start, daemon)
+        alertmanager, began = _Alertmanager(daemon.url), time.monotonic()
+        alertmanager.is_there.set()
+        sending = [asyncio.create_task(alertmanager.send(fingerprints[part::4])) for part in range(4)]
+        for count in KILLS:
+            await alertmanager.until_answered(count)
+            alertmanager.is_there.clear()
+            await asyncio.to_thread(daemon.kill)
+            await asyncio.to_thread(_start, daemon)
+            alertmanager.is_there.set()
+        await asyncio.gather(*sending)
+        took = time.monotonic() - began
+
+    assert await _stored(database) == [(each, 1, True) for each in fingerprints]
+    assert took < MANY / 1000 * 60, "it took fewer than a thousand alerts a minute"
