@@ -180,6 +180,8 @@ def _stale(served: Served, *, reason: str, detail: str) -> StaleWorkflow:
         chosen=served.use.chosen,
         succeeded=served.outcome.succeeded,
         failed=served.outcome.failed,
+        helped=served.outcome.helped,
+        runs_counted=served.outcome.verified,
     )
 
 

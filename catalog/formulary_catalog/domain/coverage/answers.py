@@ -121,6 +121,8 @@ class StaleWorkflow(Answer):
     chosen: int
     succeeded: int
     failed: int
+    helped: int = Field(0, description="Runs that helped.")
+    runs_counted: int = Field(0, description="Runs that helped, did not help or relapsed.")
 
 
 class StaleAnswer(Answer):

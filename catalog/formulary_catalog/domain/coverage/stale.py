@@ -1,4 +1,4 @@
-"""Which workflows may be of no use: image gone, chosen and failing, found and never chosen, never found.
+"""Which workflows may be of no use: image gone, failing or of no help, found and never chosen, never found.
 
 `workflows/upkeep` calls it. That an image is gone is known from runs that could not pull it, and from nothing else.
 """
@@ -58,11 +58,13 @@ def stale_because(served: Served, *, now: datetime) -> tuple[StaleReason, str] |
     One that is served for less than `DAYS` may not have been needed yet.
     """
     outcome, use = served.outcome, served.use
-    runs = outcome.succeeded + outcome.failed
+    runs, not_helped = outcome.succeeded + outcome.failed, outcome.verified - outcome.helped
     if served.unpulled_at is not None:
         return "image-gone", f"its newest run, on {served.unpulled_at:%Y-%m-%d}, could not pull the image"
     if outcome.failed >= FAILED_AT_LEAST and outcome.failed > outcome.succeeded:
         return "fails", f"{outcome.failed} of {runs} runs of this version failed"
+    if not_helped >= FAILED_AT_LEAST and not_helped > outcome.helped:
+        return "fails", f"{not_helped} of {outcome.verified} runs of this version did not help"
     if use.first >= FIRST_AT_LEAST and not use.chosen and not runs:
         return "never-chosen", f"first in {use.first} searches of {DAYS} days, and never chosen"
     if not use.found and not runs and served.since <= now - timedelta(days=DAYS):

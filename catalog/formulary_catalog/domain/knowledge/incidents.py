@@ -1,4 +1,4 @@
-"""What an ended incident teaches: what was chosen and how it ended, and in another document what was said meanwhile.
+"""What an ended incident teaches: what was chosen, whether that helped, and in another document what was said of it.
 
 `store/knowledge/incidents` calls it with the events of one trace. The two are apart because who may see the workflows
 of a namespace may know the first, while queries and reasoning are for who may use the incident. Neither holds custom
@@ -63,7 +63,7 @@ class PastIncident:
 class _Learned:
     """What the events of a trace say. `shown` are the ids of versions that answers held, `names` the names of those
     that searches found. `chosen` has for each workflow why it was chosen, `runs` which workflow a run is
-    of, `ends` how runs ended, by what they ran."""
+    of, `ends` how runs ended and `outcomes` what they came to."""
 
     namespace: str = ""
     names: dict[str, str] = field(default_factory=dict)
@@ -72,7 +72,8 @@ class _Learned:
     queries: list[str] = field(default_factory=list)
     chosen: dict[str, list[str]] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
-    ends: list[tuple[str, str]] = field(default_factory=list)
+    ends: dict[str, str] = field(default_factory=dict)
+    outcomes: dict[str, str] = field(default_factory=dict)
 
 
 def past_incident(trace_id: str, events: Sequence[StoredEvent]) -> PastIncident | None:
@@ -87,7 +88,7 @@ def past_incident(trace_id: str, events: Sequence[StoredEvent]) -> PastIncident 
     if not learned.namespace or not learned.chosen:
         return None
     title = " ".join(filter(None, (learned.facts.get("signal"), learned.facts.get("severity"), "incident")))
-    named = frozenset([*learned.chosen, *(workflow for workflow, _ in learned.ends)])
+    named = frozenset([*learned.chosen, *(learned.runs[run] for run in learned.ends)])
 
     def document(name: str, title_: str, lines: Iterable[str], *, source: str) -> tuple[Document, ...]:
         made = documents(
@@ -115,7 +116,9 @@ def _learn(learned: _Learned, *, kind: str, payload: Recorded) -> None:
     if kind == "invocation.requested" and not payload.flag("dry_run"):
         learned.runs[invocation_id] = _bare(payload.text("workflow_id"), "")
     elif kind in _ENDS and invocation_id in learned.runs:
-        learned.ends.append((learned.runs[invocation_id], _end(payload)))
+        learned.ends[invocation_id] = _end(payload)
+    elif kind == "invocation.verified":
+        learned.outcomes[invocation_id] = payload.text("outcome")
     elif kind == "search" and is_ok(payload):
         _learn_search(learned, payload)
     elif kind == "selection" and is_ok(payload) and is_supported(payload):
@@ -154,8 +157,9 @@ def _outcome(learned: _Learned) -> Iterator[str]:
         yield f"{name}: {value}"
     for workflow in learned.chosen:
         yield f"chosen: {workflow}"
-    for workflow, end in learned.ends:
-        yield f"run of {workflow}: {end}"
+    for run, end in learned.ends.items():
+        outcome = learned.outcomes.get(run)
+        yield f"run of {learned.runs[run]}: {end}{f', {outcome}' if outcome else ''}"
     if not learned.ends:
         yield "no run ended"
 

@@ -212,9 +212,18 @@ def test_near_pairs_are_those_of_every_pair(number: int, seed: int, threshold: f
     assert nearest == near_pairs(vectors, threshold=threshold)[:3]
 
 
-@given(st.integers(0, 200), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.booleans())
+runs = st.builds(
+    WorkflowOutcome,
+    succeeded=st.integers(0, 9),
+    failed=st.integers(0, 9),
+    helped=st.integers(0, 9),
+    verified=st.integers(9, 18),
+) | st.builds(WorkflowOutcome, succeeded=st.integers(0, 9), failed=st.integers(0, 9))
+
+
+@given(st.integers(0, 200), st.integers(0, 9), st.integers(0, 9), runs, st.booleans())
 def test_a_workflow_is_stale_for_one_reason_that_its_numbers_bear_out(
-    days: int, first: int, chosen: int, succeeded: int, failed: int, unpulled: bool
+    days: int, first: int, chosen: int, outcome: WorkflowOutcome, unpulled: bool
 ) -> None:
     now = datetime(2026, 11, 1, tzinfo=UTC)
     served = Served(
@@ -225,14 +234,14 @@ def test_a_workflow_is_stale_for_one_reason_that_its_numbers_bear_out(
         ambiguous=False,
         since=now - timedelta(days=days),
         use=Use(first, first, chosen),
-        outcome=WorkflowOutcome(succeeded=succeeded, failed=failed),
+        outcome=outcome,
         unpulled_at=now if unpulled else None,
     )
     because = stale_because(served, now=now)
     assert (because is not None and because[0] == "image-gone") == unpulled
     match because and because[0]:
         case "fails":
-            assert failed > succeeded
+            assert outcome.failed > outcome.succeeded or outcome.helped < outcome.verified / 2
         case "never-chosen":
             assert first > 0
             assert chosen == 0
@@ -240,7 +249,8 @@ def test_a_workflow_is_stale_for_one_reason_that_its_numbers_bear_out(
             assert first == 0
             assert days >= DAYS
         case None:
-            assert chosen or succeeded + failed or days < DAYS or 0 < first < 3
+            assert chosen or outcome.succeeded + outcome.failed or days < DAYS or 0 < first < 3
+            assert outcome.helped >= outcome.verified / 2 or outcome.verified - outcome.helped < 2
 
 
 def _answer(signals: list[CoveredSignal]) -> CoverageAnswer:

@@ -19,6 +19,12 @@ def test_a_whole_incident_tells_choice_outcome_queries_and_reasons() -> None:
     }
 
 
+def test_a_run_whose_outcome_is_decided_tells_whether_it_helped() -> None:
+    verified = {"invocation_id": FINISHED["invocation_id"], "outcome": "Relapsed", "feedback": "it was back"}
+    found = texts([*HAPPENED, (1200, "invocation.verified", verified)])
+    assert found["outcome"].endswith("run of formulary/oom-raise: Succeeded after 42 s, Relapsed")
+
+
 @pytest.mark.parametrize(
     "happened",
     [
