@@ -151,6 +151,10 @@ class OperatorMetrics:
         )
         self.connections = ConnectionMetrics(registry)
 
+    def expect_notifications(self, receiver: str) -> None:
+        """Begin to count those that are given up: a rate needs the zero before the first."""
+        self._notifications.labels(receiver=receiver, outcome="given_up")
+
     def count_notification(self, receiver: str, outcome: str) -> None:
         """Count an attempt to notify a receiver, or what became of a notification."""
         self._notifications.labels(receiver=receiver, outcome=outcome).inc()

@@ -77,6 +77,7 @@ class Notifying:
     async def _keep_sending(self, receiver: Receiver) -> None:
         """Send until cancelled; after failures with pauses, so that a receiver that is down is not flooded."""
         failures = 0
+        self._metrics.expect_notifications(receiver.name)
         while True:
             try:
                 sent = await self.send_next(receiver)
