@@ -126,7 +126,9 @@ class InvocationContent(Model):
 
 
 class InvocationStatus(Model):
-    """State of the run. Written by the operator only."""
+    """State of the run. Written by the operator only. Callers of Formulary that may get aianalyses in its namespace
+    read phase and outcome in lists of incidents and traces, without a right on this kind.
+    """
 
     invocation_id: Text | None = Field(default=None, description=f"Id of the run: {ID_PREFIX} and 20 hex digits.")
     phase: Phase | None = Field(default=None, description="Phase of the run.")
