@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from formulary_catalog.domain.notifications.receivers import Receiver, receivers_of
+from formulary_catalog.domain.runs.measurement import OutcomeQueries, outcome_queries_of
 from formulary_catalog.settings import (
     HARMLESS_ENVIRONMENTS,
     ConnectionSettings,
@@ -65,6 +66,12 @@ class OperatorSettings(ConnectionSettings):
         default=(),
         repr=False,
         description="Who is notified of runs, in JSON ([notifications.md](notifications.md)); empty: nobody.",
+    )
+    outcome_queries: Annotated[OutcomeQueries | None, NoDecode] = Field(
+        default=None,
+        repr=False,
+        description="Prometheus and its queries that say whether a run helped, in JSON "
+        "([invocation.md](invocation.md#outcomes)); empty: none is asked.",
     )
     engines: Annotated[tuple[Literal["job", "tekton", "argo"], ...], NoDecode] = Field(
         default=("job",), description="What may run it: `job`, `tekton`, `argo`."
@@ -234,3 +241,8 @@ class OperatorSettings(ConnectionSettings):
     @classmethod
     def _receivers(cls, value: object) -> object:
         return receivers_of(value)
+
+    @field_validator("outcome_queries", mode="before")
+    @classmethod
+    def _queries(cls, value: object) -> object:
+        return outcome_queries_of(value)

@@ -37,6 +37,7 @@ from formulary_operator.engines import ENGINES
 from formulary_operator.governance.reconciler import ContractReconciler
 from formulary_operator.kube.client import KubeClient, KubernetesRefused
 from formulary_operator.kube.events import EventRecorder
+from formulary_operator.measuring import Measuring
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.notifying import Notifying
 from formulary_operator.reporting import Reporter
@@ -117,6 +118,7 @@ class RunWiring:
             store=VerificationStore(database),
             alerts=alerts,
             targets=reader,
+            measuring=Measuring(settings.outcome_queries),
             namespaces=settings.watch_namespaces,
             decided=self._report,
         )

@@ -74,6 +74,10 @@
     - name: FORMULARY_NOTIFICATIONS
       value: {{ include "formulary.receivers" . | quote }}
     {{- end }}
+    {{- with .Values.outcomes.prometheus }}
+    - name: FORMULARY_OUTCOME_QUERIES
+      value: {{ dict "url" . "queries" $.Values.outcomes.queries | toJson | quote }}
+    {{- end }}
     - name: FORMULARY_CHECKPOINT_SECONDS
       value: {{ .Values.audit.checkpointSeconds | int64 | quote }}
     - name: FORMULARY_VERIFY_SECONDS

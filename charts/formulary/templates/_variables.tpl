@@ -59,6 +59,7 @@ operator:
   FORMULARY_HARMLESS_ENVIRONMENTS: execution.harmlessEnvironments
   FORMULARY_CONSOLE_URL: console.url
   FORMULARY_NOTIFICATIONS: notifications
+  FORMULARY_OUTCOME_QUERIES: outcomes.prometheus
   FORMULARY_CHECKPOINT_SECONDS: audit.checkpointSeconds
   FORMULARY_VERIFY_SECONDS: audit.verifyHours
   FORMULARY_AUDIT_KEY_FILE: audit.signingKeySecret

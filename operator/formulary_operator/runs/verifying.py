@@ -13,9 +13,11 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from formulary_catalog.domain.alerts.reading import is_alert_id
+from formulary_catalog.domain.runs.measurement import NotMeasured, query_of
 from formulary_catalog.domain.runs.outcome import (
     Episodes,
     Observed,
+    Samples,
     TargetState,
     TargetWatch,
     decide,
@@ -31,6 +33,7 @@ from formulary_catalog.store.alerts import AlertReader
 from formulary_catalog.store.database.fencing import Superseded
 from formulary_catalog.store.runs.verification import OpenRun, VerificationStore
 from formulary_operator.access.targets import KubernetesTargets
+from formulary_operator.measuring import Measuring
 
 _ROUND_SECONDS = 1.0
 _LOOKS = 60
@@ -38,6 +41,8 @@ _MOST_APART_SECONDS = 15.0
 """Between two looks at a target: a sixtieth of the window, and no more than this."""
 _LATE_SECONDS = 60.0
 """A target that is read so much later does not say what the run left behind."""
+_MEASURED_WITHIN_SECONDS = 600.0
+"""So long after it was due an outcome waits for a Prometheus that does not answer."""
 _FOLLOWED = frozenset({"Pod", "ReplicaSet"})
 """Made again by what owns them, under other names."""
 _log = structlog.get_logger(__name__)
@@ -55,12 +60,14 @@ class RunVerifier:
         store: VerificationStore,
         alerts: AlertReader,
         targets: KubernetesTargets,
+        measuring: Measuring,
         namespaces: Collection[str],
         decided: Callable[[Invocation], None],
     ) -> None:
         self._store = store
         self._alerts = alerts
         self._targets = targets
+        self._measuring = measuring
         self._namespaces = frozenset(namespaces)
         self._decided = decided
         self._looked: dict[str, float] = {}
@@ -121,7 +128,12 @@ class RunVerifier:
                 return
         if not due.is_due:
             return
-        verdict = decide(await self._observed(run, watch=watch))
+        try:
+            samples, unmeasured = await self._measured(run, now=now)
+        except Unavailable:
+            return  # Prometheus says later, too, what was then
+        observed = replace(await self._observed(run, watch=watch), measured=samples, unmeasured=unmeasured)
+        verdict = decide(observed)
         if (ended := await self._store.decide(run.id, verdict)) is not None:
             _log.info("outcome_decided", invocation=run.id, namespace=run.namespace, outcome=verdict.outcome.value)
             self._decided(ended)
@@ -150,7 +162,23 @@ class RunVerifier:
             has_target=bool(run.target.name),
             watch=watch,
             other_run=f"run {other}" if other else "",
+            query=query_of(run.document),
         )
+
+    async def _measured(self, run: Invocation, *, now: datetime) -> tuple[Samples, str]:
+        """What the query of its workflow said around a run, or why it said nothing. Raises Unavailable for a while."""
+        assert run.verify_at is not None, "it is to be decided"
+        name, since = query_of(run.document), run.started_at or run.created_at
+        if not name:
+            return (), ""
+        try:
+            return await self._measuring.samples(name, target=run.target, since=since, until=_until(run)), ""
+        except NotMeasured as error:
+            return (), str(error)
+        except Unavailable as error:
+            if now - run.verify_at < timedelta(seconds=_MEASURED_WITHIN_SECONDS):
+                raise
+            return (), str(error)
 
     async def _episodes(self, run: Invocation) -> Episodes | None:
         """When the alert of the run's incident fired; None where none is known."""

@@ -18,6 +18,7 @@ from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.runs.submission import InvocationStore
 from formulary_catalog.store.runs.verification import VerificationStore
 from formulary_operator.access.targets import KubernetesTargets
+from formulary_operator.measuring import Measuring
 from formulary_operator.runs.verifying import RunVerifier
 from support.runs import job_of, request
 
@@ -96,6 +97,7 @@ async def test_a_run_whose_namespace_nobody_watches_any_more_is_unknown_once(
             store=verifying,
             alerts=AlertReader(writing),
             targets=nothing_is_read,
+            measuring=Measuring(None),
             namespaces=namespaces,
             decided=lambda run: pytest.fail("its object is not watched"),
         )

@@ -156,6 +156,8 @@ class TargetWatch:
 
 Episodes = Sequence[tuple[datetime, datetime | None]]
 """When an alert began to fire and when that ended; None while it fires."""
+Samples = tuple[tuple[datetime, bool], ...]
+"""Whether all was well by a query, at moments in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +166,7 @@ class Observed:
 
     `episodes` are those of the incident's alert, None where the incident has no alert that is known; `of_alert` whether
     it should have one. `other_run` names a run of another workflow or request that changed the target meanwhile.
+    `measured` is what the query of this name said, `unmeasured` why it said nothing.
     """
 
     phase: Phase
@@ -175,6 +178,9 @@ class Observed:
     has_target: bool = False
     watch: TargetWatch = field(default_factory=TargetWatch)
     other_run: str = ""
+    query: str = ""
+    measured: Samples = ()
+    unmeasured: str = ""
 
     @property
     def stable_at(self) -> datetime:
@@ -205,6 +211,8 @@ def decide(run: Observed) -> Verdict:
         return _unknown("the alert of its incident is not known any more")
     if _is_target_unseen(run) and not _fires(run, at=run.until):
         return _unknown("the target could not be watched at the end of the window")
+    if run.unmeasured and not _fires(run, at=run.until):
+        return _unknown(run.unmeasured)
     states = [(at, _is_good(run, at=at)) for at in _moments(run)]
     return _of_good_end(run, states) if states[-1][1] else _of_bad_end(run, states)
 
@@ -249,28 +257,35 @@ def _unknown(feedback: str) -> Verdict:
 
 def _had_problem(run: Observed) -> bool:
     """Whether anything was seen to be wrong when it began: what began later may be its own doing."""
-    return _fires(run, at=run.started_at) or (run.watch.before is not None and run.watch.before.ready is False)
+    was_unready = run.watch.before is not None and run.watch.before.ready is False
+    return was_unready or _fires(run, at=run.started_at) or _measured(run, at=run.started_at) is False
 
 
 def _moments(run: Observed) -> list[datetime]:
     """The end of the run, of the stabilization and of the window, and when anything changed in between."""
     changes = [at for episode in run.episodes or () for at in episode if at is not None]
-    changes += [at for at, _ in run.watch.ready]
+    changes += [at for at, _ in (*run.watch.ready, *run.measured)]
     within = {at for at in changes if run.finished_at < at < run.until}
     return sorted({run.finished_at, run.stable_at, run.until} | within)
 
 
 def _is_good(run: Observed, *, at: datetime) -> bool:
-    return not _fires(run, at=at) and _ready(run, at=at) is not False
+    return not _fires(run, at=at) and _ready(run, at=at) is not False and _measured(run, at=at) is not False
 
 
 def _is_back(run: Observed, *, at: datetime) -> bool:
     """Whether what was wrong is so at a moment: a pod that restarts is no alert that fires again."""
-    return _fires(run, at=at) if run.episodes else _ready(run, at=at) is False
+    back = _fires(run, at=at) if run.episodes else _ready(run, at=at) is False
+    return back or _measured(run, at=at) is False
 
 
 def _fires(run: Observed, *, at: datetime) -> bool:
     return any(began <= at and (ended is None or ended > at) for began, ended in run.episodes or ())
+
+
+def _measured(run: Observed, *, at: datetime) -> bool | None:
+    """What its query said last; None for nothing."""
+    return next((well for when, well in reversed(run.measured) if when <= at), None)
 
 
 def _ready(run: Observed, *, at: datetime) -> bool | None:
@@ -306,6 +321,8 @@ def _parts(run: Observed) -> Iterator[str]:
     ready = _ready(run, at=run.until)
     if state is not None and ready is not None:
         yield f"{state.name} was {'ready' if ready else 'not ready'} {after} after the run ended"
+    if (well := _measured(run, at=run.until)) is not None:
+        yield f"query {run.query} was {int(well)} then"
 
 
 def _change(after: TargetState, now: TargetState, *, at: datetime) -> str:

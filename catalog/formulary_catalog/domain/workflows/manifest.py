@@ -247,7 +247,9 @@ class RelatedWorkflow(Model):
 
 
 class Verification(Model):
-    """When a run is judged: it helped if the alert is resolved and the target is ready at the end of the window."""
+    """When and by what a run is judged: it helped if the alert is resolved and the target is ready at the end of the
+    window.
+    """
 
     stabilization: Duration | None = Field(
         default=None, description="Time after a run in which changes do not count, such as 90s. Defaults to 5m."
@@ -256,6 +258,11 @@ class Verification(Model):
         default=None,
         description="Time after the stabilization, at the end of which the outcome is decided. At least 60s; defaults "
         "to 10m.",
+    )
+    query: Annotated[str, StringConstraints(pattern=DNS_LABEL, max_length=63)] | None = Field(
+        default=None,
+        description="Name of a PromQL query of the installation (`outcomes.queries` of the chart). It helped only if "
+        "that is 1, too.",
     )
 
 

@@ -183,6 +183,31 @@ def test_what_nobody_saw_is_unknown(run: Observed) -> None:
     assert decide(run).outcome is Outcome.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("said", "episode", "outcome"),
+    [
+        ({-2: False, 3: True, 15: True}, None, Outcome.HELPED),
+        ({-2: False, 15: False}, None, Outcome.NOT_HELPED),
+        ({-2: False, 3: True, 9: False, 10: True, 15: True}, None, Outcome.RELAPSED),
+        ({-2: True, 15: True}, None, Outcome.UNKNOWN),
+        ({-2: False, 3: True, 15: True}, (-5, None), Outcome.NOT_HELPED),
+        ({-2: True, 9: False, 15: False}, (-5, 3), Outcome.RELAPSED),
+        ({}, (-5, 3), Outcome.UNKNOWN),
+        ({}, (-5, None), Outcome.NOT_HELPED),
+    ],
+)
+def test_a_query_has_to_say_so_too(
+    said: dict[float, bool], episode: tuple[float, float | None] | None, outcome: Outcome
+) -> None:
+    run = observed(*[episode] if episode else [])
+    ready = replace(run, watch=watched(GOOD).ended(GOOD, at=END))
+    samples = tuple((after(minute), well) for minute, well in said.items())
+    verdict = decide(replace(ready, query="errors", measured=samples, unmeasured="" if said else "no value"))
+    assert verdict.outcome is outcome, verdict.feedback
+    if outcome is Outcome.HELPED:
+        assert "query errors was 1 then" in verdict.feedback
+
+
 def test_what_a_target_is_in_the_end_is_known_however_often_it_changed() -> None:
     run = observed((-5, 3), ready={minute / 10: bool(minute % 2) for minute in range(2, 150)})
     assert run.watch.ready[-1] == (after(14.9), True)
