@@ -57,12 +57,13 @@ FREEZE = {
 
 
 class Incidents(Protocol):
-    """Remediation ids of two incidents whose custom labels name one team each, and two labelled namespaces."""
+    """Ids of two incidents whose custom labels name one team each and of an alert, and two labelled namespaces."""
 
     payments: str
     search: str
     calm: str
     strict: str
+    alert: str
 
 
 def chat(remediation_id: str, *calls: ToolCall) -> Chat:
@@ -106,6 +107,7 @@ def report(formulary_url: str, incidents: Incidents) -> Report:
                 search(**target(incidents.strict)),
                 ToolCall(tool=DETAILS, arguments={"workflow_id": RESTART, **target(incidents.strict)}),
             ),
+            "alert": chat(incidents.alert, search()),
             "missing": without_header(search(**target(incidents.strict) | {"target_name": "cart"})),
             "governed": chat(
                 incidents.payments,
@@ -193,6 +195,11 @@ def test_one_question_has_two_answers_under_two_labelled_namespaces_and_no_heade
     asked_by_name = report.chats["strict"].calls[1]
     assert asked_by_name.status == "error"
     assert f"'{RESTART}' is not found among the workflows allowed here" in asked_by_name.read_by_model
+
+
+@pytest.mark.smoke
+def test_an_alert_gets_what_its_target_gets(report: Report) -> None:
+    assert found(report, "alert") == found(report, "strict")
 
 
 @pytest.mark.smoke
