@@ -54,14 +54,18 @@ class InvocationSpec(Model):
         description="Values of the workflow's parameters, by name. Everybody who may read this object can read them. "
         "For sensitive values, request the run from the server, which stores them apart.",
     )
-    target: InvocationTarget | None = Field(default=None, description="Resource that the run acts on.")
+    target: InvocationTarget | None = Field(
+        default=None,
+        description="Resource that the run acts on. Defaults to that of the incident or of the search, else to this "
+        "namespace. Its labels constrain the run.",
+    )
     remediation_id: Text = Field(
         default="", description="Remediation id of the incident. Its constraints apply to the run."
     )
     search_id: Name = Field(
         default="",
         description="Id of the search that found the workflow. It must be a search by the same requester for this "
-        "incident.",
+        "incident or target.",
     )
     requester: Text = Field(
         default="",

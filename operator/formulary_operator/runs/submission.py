@@ -14,7 +14,12 @@ from formulary_catalog.domain.incidents import RequestContext, same_incident
 from formulary_catalog.domain.runs.run import UNPROVEN_USER, Invocation, Reason, id_of_object
 from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.domain.stored import StoredVersion
-from formulary_catalog.domain.targets.reference import known_kind, target_reference
+from formulary_catalog.domain.targets.reference import (
+    TargetReference,
+    known_kind,
+    parse_target,
+    target_reference,
+)
 from formulary_catalog.errors import ContextError, FormularyError, InvalidInput, InvalidManifest, NotInvocable
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.database.connection import Database
@@ -99,9 +104,9 @@ class RunSubmission:
                 message=f"there is no workflow {request.reference} in namespace {request.namespace} or "
                 f"{self._shared_namespace}; `kubectl get rw -A` lists those that there are",
             )
-        context = await self._context(document, request=request)
         requester = await self._admissions.username(request.uid) or UNPROVEN_USER
-        await self._require_own_search(request, requester=requester)
+        context = await self._context(document, request=request, requester=requester)
+        await self._require_own_search(request, requester=requester, context=context)
         new = requested_run(
             request,
             version=version,
@@ -115,15 +120,22 @@ class RunSubmission:
         known = await self._permits.known(new)
         return (await self._runs.submit(replace(new, facts={**new.facts, **known}))).invocation
 
-    async def _require_own_search(self, request: RunRequest, *, requester: str) -> None:
-        """What somebody else found and chose is no evidence for this run, nor is this run a part of their story."""
-        if request.search_id is None:
+    async def _require_own_search(self, request: RunRequest, *, requester: str, context: RequestContext | None) -> None:
+        """What somebody else found and chose is no evidence for this run, nor is this run a part of their story.
+
+        What was found for another target is none either.
+        """
+        search_id, remediation_id = request.search_id, request.spec.remediation_id
+        if search_id is None:
             return
-        remediation_id = request.spec.remediation_id
-        if not await self._traces.search_recorded(request.search_id, caller=requester, remediation_id=remediation_id):
+        known = await self._traces.search_recorded(search_id, caller=requester, remediation_id=remediation_id)
+        about = context.target if context is not None and not context.analysis else ""
+        if about:
+            known = known and await self._traces.searched_target(search_id, caller=requester) == about
+        if not known:
             raise InvalidInput(
-                f"spec.searchId: {request.search_id} is no recorded search of {requester} for this incident; leave it "
-                "out",
+                f"spec.searchId: {search_id} is no recorded search of {requester} for {about or 'this incident'}; "
+                "leave it out",
                 field="spec.searchId",
             )
 
@@ -134,14 +146,16 @@ class RunSubmission:
         by_namespace = {version.namespace: version for version, _ in found}
         return next((by_namespace[namespace] for namespace in visible if namespace in by_namespace), None)
 
-    async def _context(self, document: Mapping[str, Any], *, request: RunRequest) -> RequestContext | None:
+    async def _context(
+        self, document: Mapping[str, Any], *, request: RunRequest, requester: str
+    ) -> RequestContext | None:
         """The incident that is named; one that the requester may not read is as unknown as one that is not there.
 
         Without one, what the owners of the target demand.
         """
         remediation_id = request.spec.remediation_id
         if not remediation_id:
-            return await self._context_of_target(document, request=request)
+            return await self._context_of_target(document, request=request, requester=requester)
         found = await self._contexts.find(remediation_ids=frozenset({remediation_id}), analysis="")
         readable = [each for each in found if await self._may(USE_CONTEXTS, request, namespace=each.namespace)]
         if len(readable) < len(found):
@@ -160,19 +174,18 @@ class RunSubmission:
             )
         return found[0]
 
-    async def _context_of_target(self, document: Mapping[str, Any], *, request: RunRequest) -> RequestContext | None:
-        """What the owners of the target demand, as for an agent; None without one, and where targets are not read."""
-        given = request.spec.target
-        if given is None or not self._targets.of_objects:
+    async def _context_of_target(
+        self, document: Mapping[str, Any], *, request: RunRequest, requester: str
+    ) -> RequestContext | None:
+        """What the owners of the target demand, as for an agent; None where targets are not read."""
+        if not self._targets.of_objects:
             return None
-        known = known_kind(given.kind)
-        home = "" if known is not None and not known.namespaced else request.namespace
         try:
-            reference = target_reference(namespace=given.namespace or home, kind=given.kind, name=given.name)
-            assert reference is not None, "the object is in a namespace, or its kind is known"
+            reference = await self._target_of(request, requester=requester)
             kind = await self._targets.kind_of(reference)
-            if given.api_version and given.api_version.rpartition("/")[0] != kind.group:
-                raise ContextError(f"a {kind.kind} of {given.api_version} is not read; name the workload it belongs to")
+            version = request.spec.target.api_version if request.spec.target is not None else ""
+            if version and version.rpartition("/")[0] != kind.group:
+                raise ContextError(f"a {kind.kind} of {version} is not read; name the workload it belongs to")
             if not await self._may(kind.get, request, namespace=reference.home):
                 raise InvalidInput(f"its requester may not {kind.get} there, which a target takes", field="spec.target")
             return await self._targets.context_now(reference, kind=kind)
@@ -180,6 +193,24 @@ class RunSubmission:
             if isinstance(error, ContextError):
                 _require_old(document, missing="what the owners of spec.target demand")
             raise InvalidInput(f"spec.target: {error}", field="spec.target") from None
+
+    async def _target_of(self, request: RunRequest, *, requester: str) -> TargetReference:
+        """What a run without an incident is about: what its object or its search names, else its namespace.
+
+        So labels constrain also what names nothing.
+        """
+        given = request.spec.target
+        if given is not None:
+            known = known_kind(given.kind)
+            home = "" if known is not None and not known.namespaced else request.namespace
+            reference = target_reference(namespace=given.namespace or home, kind=given.kind, name=given.name)
+            assert reference is not None, "the object is in a namespace, or its kind is known"
+            return reference
+        if request.search_id is not None:
+            searched = await self._traces.searched_target(request.search_id, caller=requester)
+            if searched:
+                return parse_target(searched)
+        return TargetReference(namespace="", kind="Namespace", name=request.namespace)
 
     async def _may(self, right: Right, request: RunRequest, *, namespace: str | None) -> bool:
         """Whether the requester has a right in a namespace; of nobody known a person has to judge."""

@@ -118,7 +118,7 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "recent_failures": server + writer,
         "record_hold": [],
         "search_recorded": server + writer,
-        "searched_target": server,
+        "searched_target": server + writer,
         "sealed_namespaces": server,
         "search_returned": server,
         "search_supports": server,

@@ -1,17 +1,20 @@
 """An attacker names a workflow that was suspended, or has a run start that was accepted before a withdrawal."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.runs.run import Phase, Reason
+from formulary_catalog.domain.runs.run import UNPROVEN_USER, Phase, Reason
 from formulary_catalog.domain.runs.start_checks import Withdrawn
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.targets.mapping import PREFIX
 from formulary_catalog.errors import NotFound
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
@@ -19,7 +22,7 @@ from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.api.names import ANALYSES, WORKFLOWS
-from support.cluster import OperatorAccount, without_rights_on
+from support.cluster import OperatorAccount, fetch, without_rights_on
 from support.cluster_runs import (
     EVERYWHERE,
     INPUT,
@@ -273,28 +276,50 @@ def test_a_run_that_waits_for_an_approval_when_its_target_comes_to_forbid_it_cre
 
 
 @pytest.mark.parametrize(
-    ("says", "phase", "said"),
+    ("says", "named", "phase", "said"),
     [
-        ("restarts=yes", "AwaitingApproval", "production"),
-        ("restarts=no", "Failed", "do not"),
-        pytest.param("unlabelled", "Failed", "has no label", marks=pytest.mark.long),
-        pytest.param("gone", "Failed", "does not exist", marks=pytest.mark.long),
+        ("restarts=yes", True, "AwaitingApproval", "production"),
+        ("restarts=no", True, "Failed", "do not"),
+        ("restarts=no", False, "Failed", "do not"),
+        pytest.param("restarts=yes", False, "AwaitingApproval", "production", marks=pytest.mark.long),
+        pytest.param("unlabelled", True, "Failed", "has no label", marks=pytest.mark.long),
+        pytest.param("unlabelled", False, "Failed", "has no label", marks=pytest.mark.long),
+        pytest.param("gone", True, "Failed", "does not exist", marks=pytest.mark.long),
     ],
 )
-def test_labels_of_its_target_constrain_a_run_that_somebody_creates_with_kubectl(
-    says: str, phase: str, said: str, cluster: Cluster, shared_namespace: str, running: Daemon
+def test_labels_of_its_target_or_namespace_constrain_a_run_that_somebody_creates_with_kubectl(
+    says: str, named: bool, phase: str, said: str, cluster: Cluster, shared_namespace: str, running: Daemon
 ) -> None:
-    name, ns = says.replace("=", "-"), shared_namespace
+    name, ns = says.replace("=", "-") + ("" if named else "-unnamed"), shared_namespace
     restarts = f"constraint.formulary.dev/{says if '=' in says else 'restarts-'}"
     environment = "environment-" if says == "unlabelled" else "environment=production"
     cluster.kubectl("label", "--overwrite", "namespace", ns, environment, restarts)
     if says != "gone":
         cluster.apply(_deployment(name), namespace=ns)
-    target = {"kind": "Deployment", "name": name}
-    asked = invocation(name, workflow="without-incident", input=INPUT, target=target)
+    target = {"target": {"kind": "Deployment", "name": name}} if named else {}
+    asked = invocation(name, workflow="without-incident", input=INPUT, **target)
     cluster.apply(asked, namespace=ns)
     told = await_phase(cluster, name, phase, namespace=ns)
     assert said in told["message"]
+
+
+def test_a_search_binds_a_run_that_somebody_creates_with_kubectl_to_its_target(
+    cluster: Cluster, dsn: str, shared_namespace: str, running: Daemon
+) -> None:
+    ns, search = shared_namespace, str(uuid4())
+    cluster.kubectl("label", "--overwrite", "namespace", ns, "environment=production", f"{PREFIX}restarts-")
+    cluster.apply(_deployment("searched"), _deployment("not-searched"), namespace=ns)
+    said = {"caller": UNPROVEN_USER, "search_id": search, "target": f"{ns}/Deployment/searched", "outcome": "ok"}
+    fetch(dsn, "select formulary.append_trace($1, 'search', $2)", f"tr_{search}", json.dumps(said))
+    asked: dict[str, Any] = {"workflow": "without-incident", "input": INPUT, "searchId": search}
+    elsewhere = {"target": {"kind": "Deployment", "name": "not-searched"}}
+    cluster.apply(invocation("bound", **asked), invocation("lies", **asked, **elsewhere), namespace=ns)
+
+    await_phase(cluster, "bound", "AwaitingApproval", namespace=ns)
+    about = "select target ->> 'name' from formulary.invocation where namespace = $1 and object_name = 'bound'"
+    assert fetch(dsn, about, ns) == [("searched",)]
+    refused = await_phase(cluster, "lies", "Failed", namespace=ns)
+    assert f"for {ns}/Deployment/not-searched" in refused["message"]
 
 
 def _deployment(name: str) -> dict[str, Any]:

@@ -86,5 +86,5 @@ def _folded(value: object) -> str:
 
 
 def _instead(allowed: list[str]) -> str:
-    search = "search with that object as the target, then run what is found"
+    search = "name that object as the target, of the search and of the run"
     return f"give {allowed[0]}, or {search}" if allowed else search

@@ -8,7 +8,7 @@ from alembic import op
 revision = "0041"
 down_revision = "0040"
 
-SERVER = "formulary_server"
+SERVER, WRITER = "formulary_server", "formulary_writer"
 
 STATEMENTS = [
     """
@@ -21,7 +21,7 @@ STATEMENTS = [
     $$
     """,
     "revoke all on function formulary.searched_target(uuid, text) from public",
-    f"grant execute on function formulary.searched_target(uuid, text) to {SERVER}",
+    f"grant execute on function formulary.searched_target(uuid, text) to {SERVER}, {WRITER}",
 ]
 
 
