@@ -6,9 +6,12 @@ import re
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from threading import Thread
 from typing import Any
 
 import httpx2
@@ -23,88 +26,123 @@ from support import charts
 NAMESPACE, AGENTS, AGENT = "formulary", "agents", "holmes"
 _RELEASE = "formulary"
 _INSTALL_SECONDS = 300
-_CATALOG_SECONDS = 120.0
+_CATALOG_SECONDS = 300.0
 _INCIDENT_SECONDS = 30.0
 _ENDED = ("completed", "failed", "timed_out", "cancelled", "halted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """An answer to a search."""
+    """An answer to a search, and the id of that search."""
 
     workflow: str
     confidence: float
+    search: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """How a run ended, or why there was none."""
+    """How a run ended, or why there was none, which has no id. `approved`: a person had to approve it."""
 
     state: str
     message: str
+    id: str = ""
+    approved: bool = False
 
 
 class Product:
-    """The running release, as an agent with a token of its own sees it, and as the person who approves."""
+    """The running release, as an agent with a token of its own sees it, and as the person who approves.
 
-    def __init__(self, node: Node, http: httpx2.Client) -> None:
+    A call belongs to an incident, by its remediation id, or to a `target`: NAMESPACE/KIND/NAME.
+    """
+
+    def __init__(self, node: Node, http: httpx2.Client, *, url: str, token: str) -> None:
         self._node = node
         self._http = http
+        self.url = url
+        self.token = token
 
     def report(self, fault: Fault) -> str:
         """Create the AIAnalysis of a fault, as the incident pipeline does. Returns its remediation id."""
         analysis = _analysis(fault)
         self._node.apply(analysis, namespace=fault.namespace)
         identifier = str(analysis["spec"]["remediationId"])
+        self.await_incident(identifier)
+        return identifier
+
+    def await_incident(self, identifier: str) -> None:
+        """Wait until an incident is known. Raises RuntimeError if that takes too long."""
         until = time.monotonic() + _INCIDENT_SECONDS
         while self._http.get(f"/api/v1/incidents/{identifier}").status_code != 200:
             if time.monotonic() > until:
-                raise RuntimeError(f"the operator has not read {identifier} in time")
+                raise RuntimeError(f"incident {identifier} is not known in time")
             time.sleep(0.2)
-        return identifier
 
-    def search(self, query: str, *, incident: str) -> list[Hit]:
-        """What the server offers under the constraints of an incident."""
+    def search(self, query: str, *, incident: str = "", target: str = "") -> list[Hit]:
+        """What the server offers under the constraints of an incident or a target."""
         answer = self._http.post(
-            "/api/v1/workflows/search", json={"query": query}, headers={"X-Remediation-Id": incident}
+            "/api/v1/workflows/search", json={"query": query, **_named(target)}, headers=_header(incident)
         )
         answer.raise_for_status()
-        return [Hit(workflow=each["workflow_id"], confidence=each["confidence"]) for each in answer.json()["workflows"]]
+        found = answer.json()
+        return [
+            Hit(workflow=each["workflow_id"], confidence=each["confidence"], search=found["search_id"])
+            for each in found["workflows"]
+        ]
+
+    def details(self, workflow: str, *, incident: str = "", target: str = "") -> httpx2.Response:
+        """The answer to the question for a workflow by its name."""
+        return self._http.get(f"/api/v1/workflows/{workflow}", params=_named(target), headers=_header(incident))
 
     def parameters(self, workflow: str, *, incident: str) -> list[dict[str, Any]]:
         """What a workflow takes."""
-        answer = self._http.get(f"/api/v1/workflows/{workflow}", headers={"X-Remediation-Id": incident})
+        answer = self.details(workflow, incident=incident)
         answer.raise_for_status()
         found: list[dict[str, Any]] = answer.json()["parameters"]
         return found
 
-    def run(self, workflow: str, *, incident: str, fault: Fault, values: dict[str, str], seconds: float) -> Run:
+    def run(self, workflow: str, *, incident: str, namespace: str, values: dict[str, str], seconds: float) -> Run:
         """Try it dry, ask for it, approve it where a person has to, and wait until it has ended."""
-        dry = self._invoke(workflow, incident=incident, values=values, dry=True)
+        dry = self.invoke(workflow, incident=incident, values=values, dry=True)
         if "error" in dry:
             return Run(state="refused", message=dry["error"]["message"])
-        asked = self._invoke(workflow, incident=incident, values=values, dry=False)
+        asked = self.invoke(workflow, incident=incident, values=values, dry=False)
         if "error" in asked:
             return Run(state="refused", message=asked["error"]["message"])
         run = asked["result"]["invocation_id"]
         until, approved = time.monotonic() + seconds, False
         while True:
-            told = self._http.get(f"/api/v1/invocations/{run}", params={"wait_ms": 2000}).json()
+            told = self.look_at(run, wait_ms=2000)
             if told["state"] in _ENDED or time.monotonic() > until:
-                return Run(state=told["state"], message=told.get("message", ""))
+                return Run(id=run, state=told["state"], message=told.get("message", ""), approved=approved)
             if told["state"] == "awaiting_approval" and not approved:
-                self._approve(run, namespace=fault.namespace)
+                self._approve(run, namespace=namespace)
                 approved = True
 
-    def _invoke(self, workflow: str, *, incident: str, values: dict[str, str], dry: bool) -> dict[str, Any]:
+    def invoke(
+        self,
+        workflow: str,
+        *,
+        values: dict[str, str],
+        dry: bool,
+        incident: str = "",
+        target: str = "",
+        search: str = "",
+    ) -> dict[str, Any]:
+        """The answer to the request for a run, as JSON-RPC has it. `search` is the id of the search that found it."""
         options = {"timeoutMs": 180_000, "idempotencyKey": uuid.uuid4().hex, "dryRun": dry}
-        body = {"workflow_id": workflow, "input": values, "options": options}
+        body = {"workflow_id": workflow, "input": values, "options": options, "search_id": search, **_named(target)}
         answer = self._http.post(
             "/api/v1/invoke",
             json={"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": body},
-            headers={"X-Remediation-Id": incident},
+            headers=_header(incident),
         )
         told: dict[str, Any] = answer.json()
+        return told
+
+    def look_at(self, run: str, *, wait_ms: int = 0) -> dict[str, Any]:
+        """A run as it stands, at once or after a change within this time."""
+        told: dict[str, Any] = self._http.get(f"/api/v1/invocations/{run}", params={"wait_ms": wait_ms}).json()
         return told
 
     def _approve(self, run: str, *, namespace: str) -> None:
@@ -117,6 +155,14 @@ class Product:
         self._node.kubectl("create", f"--namespace={namespace}", "--filename=-", input=json.dumps(approval))
 
 
+def _header(incident: str) -> dict[str, str]:
+    return {"X-Remediation-Id": incident} if incident else {}
+
+
+def _named(target: str) -> dict[str, str]:
+    return {"target": target} if target else {}
+
+
 @contextmanager
 def install_product(node: Node, *, namespaces: Sequence[str]) -> Iterator[Product]:
     """`helm install` for runs in these namespaces, and an agent that may ask for them."""
@@ -126,9 +172,8 @@ def install_product(node: Node, *, namespaces: Sequence[str]) -> Iterator[Produc
             node.apply(*_remedy_account(namespace), namespace=namespace)
     node.apply(_volume(node))
     helm = Config(kubeconfig_path=node.kubeconfig, namespace=NAMESPACE)
-    helm.install(
-        charts.chart(), _RELEASE, _values(namespaces), namespace=NAMESPACE, timeout=_INSTALL_SECONDS, wait="watcher"
-    )
+    install = partial(helm.install, charts.chart(), _RELEASE, _values(namespaces), namespace=NAMESPACE)
+    _interruptibly(partial(install, timeout=_INSTALL_SECONDS, wait="watcher"))
     _await_catalog(node)
     token = node.service_account(AGENTS, AGENT, ttl=24 * 3600)
     for namespace in (NAMESPACE, *namespaces):
@@ -139,7 +184,23 @@ def install_product(node: Node, *, namespaces: Sequence[str]) -> Iterator[Produc
         _forwarded(node) as url,
         httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as http,
     ):
-        yield Product(node, http)
+        yield Product(node, http, url=url, token=token)
+
+
+def _interruptibly(act: Callable[[], object]) -> None:
+    """Do what no signal interrupts in a thread that nobody has to wait for."""
+    done: Future[None] = Future()
+
+    def follow() -> None:
+        try:
+            act()
+        except Exception as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    Thread(target=follow, daemon=True).start()
+    done.result()
 
 
 def _values(namespaces: Sequence[str]) -> dict[str, Any]:
@@ -170,21 +231,20 @@ def _await_catalog(node: Node) -> None:
 def _forwarded(node: Node) -> Iterator[str]:
     """The address of the server on loopback of this machine."""
     command = [str(node.kubectl_program), f"--kubeconfig={node.kubeconfig}", f"--namespace={NAMESPACE}"]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [*command, "port-forward", f"service/{_RELEASE}", ":8080"],
         stdout=subprocess.PIPE,
         text=True,
         env={"PATH": os.defpath, "HOME": str(node.home)},
-    )
-    try:
-        assert process.stdout is not None
-        found = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
-        if found is None:
-            raise RuntimeError("kubectl port-forward did not begin")
-        yield f"http://127.0.0.1:{found.group(1)}"
-    finally:
-        process.terminate()
-        process.wait()
+    ) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
+            if found is None:
+                raise RuntimeError("kubectl port-forward did not begin")
+            yield f"http://127.0.0.1:{found.group(1)}"
+        finally:
+            process.terminate()
 
 
 def _analysis(fault: Fault) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def _act(workflow: str, *, incident: str, fault: Fault, product: Product) -> Run
     missing = [each["name"] for each in wanted if each.get("required") and each["name"] not in values]
     if missing:
         return Run(state="unfilled", message=f"nothing in the evidence says {', '.join(missing)}")
-    return product.run(workflow, incident=incident, fault=fault, values=values, seconds=_RUN_SECONDS)
+    return product.run(workflow, incident=incident, namespace=fault.namespace, values=values, seconds=_RUN_SECONDS)
 
 
 def _is_healed(fault: Fault, *, shell: Shell) -> bool:

@@ -12,6 +12,7 @@ _TOGETHER = {
     "tests/clients/": "clients",
     "tests/console/": "browser",
     "tests/packaging/": "packages",
+    "tests/lab/": "node",
 }
 """Groups by the beginning of a path, the first that fits; anything else is a group by its module."""
 

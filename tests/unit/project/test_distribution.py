@@ -12,6 +12,7 @@ from support.distribution import group_of
         ("tests/security/test_floods.py::test_a[1::2]", "API server"),
         ("tests/clients/test_holmes_in_cluster.py::test_it", "API server"),
         ("tests/clients/test_holmesgpt.py::test_it", "clients"),
+        ("tests/lab/test_lab_node.py::test_it", "node"),
         ("tests/unit/test_log.py::test_it", "tests/unit/test_log.py"),
     ],
 )
