@@ -22,7 +22,7 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import load_embedder
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from goals import Goal, goals_table
 from quantiles import milliseconds

@@ -21,8 +21,8 @@ from formulary_catalog.domain.knowledge.documents import Document
 from formulary_catalog.domain.knowledge.markdown import runbook_documents
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.embedding import Embedder, load_embedder
-from formulary_catalog.knowledge.service import KnowledgeService
 from formulary_catalog.loading.runbooks import RunbookLoader
+from formulary_catalog.services.knowledge.service import KnowledgeService
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.knowledge.runbooks import RunbookWriter

@@ -21,8 +21,8 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.embedding import Embedder, load_embedder
-from formulary_catalog.search.planning import plan_search
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.kernel.search.planning import plan_search
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter

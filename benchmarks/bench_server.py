@@ -4,17 +4,17 @@ import asyncio
 import sys
 
 from formulary_catalog.domain.answers.catalog import Answer
+from formulary_catalog.edges.app import create_app
+from formulary_catalog.edges.calls.readiness import Readiness
+from formulary_catalog.edges.http.serving import serve
+from formulary_catalog.edges.mcp.tools import TOOLS_BY_NAME, TOOLSETS, CatalogTool
 from formulary_catalog.embedding import load_embedder
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.operations.operation import Call, Operation, Tool
 from formulary_catalog.runtime.garbage import spare_what_stays
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.app import create_app
-from formulary_catalog.server.calls.readiness import Readiness
-from formulary_catalog.server.http.serving import serve
-from formulary_catalog.server.mcp.tools import TOOLS_BY_NAME, TOOLSETS, CatalogTool
 from formulary_catalog.settings import ContextPolicy, Settings, Toolset
 from formulary_catalog.store.analytics.sessions import ROLE
 from support.announced_address import announce

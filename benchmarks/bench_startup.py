@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from catalogs import Catalog
+from formulary_catalog.edges.calls.readiness import ReadinessState
 from formulary_catalog.embedding import load_embedder
-from formulary_catalog.server.calls.readiness import ReadinessState
 from formulary_catalog.store.database.connection import Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from mcp_sessions import KeptConnection

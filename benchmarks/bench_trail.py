@@ -12,7 +12,7 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.audit.events import TraceEvent, TraceStore
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.database.connection import Database, Role

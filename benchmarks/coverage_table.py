@@ -16,10 +16,10 @@ from formulary_catalog.domain.coverage.answers import CoverageAnswer
 from formulary_catalog.domain.coverage.states import SEVEREST_FIRST, in_words, joined
 from formulary_catalog.embedding import load_embedder
 from formulary_catalog.loading.rule_files import alerts_in_files
+from formulary_catalog.services.workflows.coverage import Coverage
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_catalog.workflows.coverage import Coverage
 from support.databases import migrated_database
 from support.filling import fill, starter_documents
 from support.services import open_parts

@@ -20,9 +20,9 @@ from formulary_catalog.domain.knowledge.incidents import past_incident
 from formulary_catalog.domain.knowledge.markdown import runbook_documents
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.knowledge.service import KnowledgeService
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.loading.files import starter_catalog
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.services.knowledge.service import KnowledgeService
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.database.tenancy import tenant_of
 from formulary_catalog.store.embedded.server import EmbeddedPostgres

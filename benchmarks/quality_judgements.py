@@ -10,10 +10,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, wire_name
 from formulary_catalog.domain.workflows.matching import allowed
+from formulary_catalog.kernel.search.planning import SearchPlan
 from formulary_catalog.loading.documents import read_documents
 from formulary_catalog.loading.files import find_manifests
 from formulary_catalog.loading.manifests import sort_out
-from formulary_catalog.search.planning import SearchPlan
 
 NAMESPACE = "formulary"
 _BENCH = Path(__file__).parent

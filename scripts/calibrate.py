@@ -26,7 +26,7 @@ from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabel
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.embedding.known_problems import nearest_known
-from formulary_catalog.search.planning import SearchPlan, plan_search
+from formulary_catalog.kernel.search.planning import SearchPlan, plan_search
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.distances import ModelVector

@@ -12,9 +12,9 @@ from pydantic_settings import BaseSettings
 import chart
 import platforms
 import tools
+from formulary_catalog.edges.app import openapi_document
+from formulary_catalog.edges.mcp.tools import tools_of
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.server.app import openapi_document
-from formulary_catalog.server.mcp.tools import tools_of
 from formulary_catalog.settings import LabelSpelling, Settings, Toolset
 from formulary_operator.api.crds import CRDS, crd_text
 from formulary_operator.api.names import WORKFLOWS

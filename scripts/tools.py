@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from formulary_catalog.server.mcp.tools import OTHER_NAMES, TOOLSETS
+from formulary_catalog.edges.mcp.tools import OTHER_NAMES, TOOLSETS
 from formulary_catalog.settings import LabelSpelling, Toolset
 
 Schema = Mapping[str, Any]

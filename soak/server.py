@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from formulary_catalog.edges.app import create_app
+from formulary_catalog.edges.calls.readiness import Readiness
+from formulary_catalog.edges.http.serving import serve
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.errors import EmbedderUnavailable
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.app import create_app
-from formulary_catalog.server.calls.readiness import Readiness
-from formulary_catalog.server.http.serving import serve
 from formulary_catalog.settings import ContextPolicy, Settings
 from support.announced_address import announce
 

@@ -20,8 +20,8 @@ from hypothesis import Phase, settings
 
 from formulary_catalog.domain.search import spelling, synonyms, terms
 from formulary_catalog.embedding import Embedder, load_embedder
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.migrate import migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres

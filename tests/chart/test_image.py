@@ -13,12 +13,12 @@ ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 DIGEST = "sha256:" + "0" * 64
 _COMMANDS = (
-    "formulary_catalog.cli.serve",
-    "formulary_catalog.cli.database",
-    "formulary_catalog.cli.doctor",
+    "formulary_catalog.edges.cli.serve",
+    "formulary_catalog.edges.cli.database",
+    "formulary_catalog.edges.cli.doctor",
     "formulary_catalog.runtime.checks",
     "formulary_catalog.runtime.serving_process",
-    "formulary_catalog.server.app",
+    "formulary_catalog.edges.app",
     "formulary_catalog.store.database.migrate",
     "formulary_operator.cli",
     "formulary_operator.runtime",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from formulary_catalog.server.mcp.tools import TOOLSETS
+from formulary_catalog.edges.mcp.tools import TOOLSETS
 from support.agent import agent, answer_of
 from support.holmes import Chat, Report, ToolCall, converse
 

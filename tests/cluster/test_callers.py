@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from structlog.testing import capture_logs
 
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_operator.access.authentication import KubernetesAuthenticator

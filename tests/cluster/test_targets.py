@@ -14,7 +14,7 @@ from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.domain.targets.reading import BUDGETS
 from formulary_catalog.domain.targets.reference import KINDS, known_kind, parse_target
 from formulary_catalog.errors import ContextError, Unavailable
-from formulary_catalog.search.targets.contexts import TargetContexts
+from formulary_catalog.kernel.targets import TargetContexts
 from formulary_operator.access.targets import KubernetesTargets
 from support import charts
 from support.agent import call, found

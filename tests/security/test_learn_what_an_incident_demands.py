@@ -9,7 +9,7 @@ import pytest
 from mcp import MCPError
 
 from formulary_catalog.domain.access import READ_CONSTRAINTS
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.workflows.writer import CatalogWriter

@@ -9,8 +9,8 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import INVALID_PARAMS
 
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.mcp.tools import OTHER_NAMES, TOOLSETS, tools_of
+from formulary_catalog.edges.mcp.tools import OTHER_NAMES, TOOLSETS, tools_of
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.settings import Toolset
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, answer_of, call

@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from formulary_catalog.edges.http.middleware import POSTED
 from formulary_catalog.operations.json_text import META_KEY
-from formulary_catalog.server.http.middleware import POSTED
 from support.operator_process import Daemon, server
 from support.process import FORMULARY
 

@@ -13,10 +13,10 @@ import pytest
 from formulary_catalog.domain.audit.chain import Problem
 from formulary_catalog.domain.audit.checkpoint import Seen, SigningKey
 from formulary_catalog.domain.governance.decision import ApprovalDecision
+from formulary_catalog.edges.calls.caller import LOCAL
 from formulary_catalog.operations.services import Services
-from formulary_catalog.runs.request import InvocationRequest
-from formulary_catalog.runs.service import InvocationService
-from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.services.runs.request import InvocationRequest
+from formulary_catalog.services.runs.service import InvocationService
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.audit.checkpoints import CheckpointStore
 from formulary_catalog.store.audit.events import TraceStore

@@ -10,10 +10,10 @@ import pytest
 
 from formulary_catalog.domain.governance.contract import ApprovalReason
 from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.edges.calls.caller import LOCAL
 from formulary_catalog.operations.services import Services
-from formulary_catalog.runs.service import InvocationService
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.services.runs.service import InvocationService
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.owner import OwnerConnection as Connection

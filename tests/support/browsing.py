@@ -5,9 +5,9 @@ from typing import Any
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.workflows.requests import ListingRequest, RelatedRequest
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.operations.arguments.browsing import ListArguments, RelatedPageArguments
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.workflows.relations import Relations
+from formulary_catalog.services.workflows.relations import Relations
 from support.manifest import workflow
 
 CALLER = Caller(name="test", access=EVERYTHING)

@@ -26,7 +26,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from formulary_catalog.cli import main
+from formulary_catalog.edges.cli import main
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.embedding.model import BUNDLED
 from formulary_catalog.runtime import model_loading

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from formulary_catalog.audit.stories import trace_answer
 from formulary_catalog.domain.audit.chain import GENESIS, IntegrityFinding, StoredEvent, digest
 from formulary_catalog.domain.audit.narration import Story, narrate
 from formulary_catalog.domain.audit.verification import Replay
 from formulary_catalog.domain.reading import TraceAnswer
+from formulary_catalog.services.audit.stories import trace_answer
 from formulary_catalog.store.audit.one_trace import TracePart
 
 AGENT = "system:serviceaccount:agents:holmesgpt"

@@ -12,7 +12,7 @@ import httpx2
 
 from formulary_catalog.domain.audit.sealing import seal
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.audit.events import TraceEvent, TraceStore
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter

@@ -9,14 +9,14 @@ from typing import Any
 
 import asyncpg
 
-from formulary_catalog.analytics.rate import Rate
-from formulary_catalog.analytics.service import AnalyticsService
 from formulary_catalog.domain.access import EVERYTHING, Access, Caller
 from formulary_catalog.domain.analytics.scope import AnalyticsScope
 from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.domain.search.request import ContextReference, search_request
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.analytics.rate import Rate
+from formulary_catalog.services.analytics.service import AnalyticsService
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.analytics.connection import InsightDatabase
 from formulary_catalog.store.analytics.sessions import ROLE
 from formulary_catalog.store.database.connection import Database, Role

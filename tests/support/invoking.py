@@ -12,9 +12,9 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers.catalog import InvocationAnswer
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.runs.request import InvocationRequest
-from formulary_catalog.runs.service import InvocationService
-from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.edges.calls.caller import LOCAL
+from formulary_catalog.services.runs.request import InvocationRequest
+from formulary_catalog.services.runs.service import InvocationService
 from support.access import Rights
 
 NOWHERE = ContextReference()

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.contracts import ContractWriter

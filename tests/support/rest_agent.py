@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 
 from formulary_catalog.domain.access import Authenticator
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from support import playing
 from support.runs import KEY
 from support.serving import serving

@@ -14,7 +14,7 @@ from typing import Any
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder, load_embedder
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.search.service import CatalogService
 from support.services import open_parts, service_on
 
 _AT_ONCE = 8

@@ -8,7 +8,7 @@ from typing import Any
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.search.request import ContextReference, search_request
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.search.service import CatalogService
 from support import manifest
 from support.agent import agent, answer_of
 

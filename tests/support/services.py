@@ -7,11 +7,11 @@ from typing import Any
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.domain.targets.surroundings import TargetReader
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.kernel.targets import TargetContexts
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.operations.services import Services
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.search.targets.contexts import TargetContexts
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
 
 PATIENT = 120.0

@@ -11,15 +11,15 @@ from starlette.types import ASGIApp
 
 from formulary_catalog.domain.access import Authenticator
 from formulary_catalog.domain.runs.input_keys import InputKeys
+from formulary_catalog.edges.app import create_app
+from formulary_catalog.edges.calls.readiness import Readiness
+from formulary_catalog.edges.http.middleware import PROBES
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.listening.server import Server
 from formulary_catalog.loading.loader import Loader
 from formulary_catalog.loading.targets.manifests import ManifestTargets
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.app import create_app
-from formulary_catalog.server.calls.readiness import Readiness
-from formulary_catalog.server.http.middleware import PROBES
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres

@@ -3,10 +3,10 @@
 SERVER = """
 import asyncio, sys
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.calls.opening import Opening
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.edges.calls.opening import Opening
 from formulary_catalog.operations.services import Services
-from formulary_catalog.server.mcp.stdio import run_stdio
+from formulary_catalog.edges.mcp.stdio import run_stdio
 from formulary_catalog.settings import ContextPolicy, Settings
 
 async def main():

@@ -6,10 +6,10 @@ from typing import Any
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.domain.targets.reference import TargetReference
 from formulary_catalog.domain.targets.surroundings import ObjectMetadata, Surroundings
+from formulary_catalog.kernel.targets import TargetContexts
 from formulary_catalog.loading.documents import ManifestDocument, read_documents
 from formulary_catalog.loading.files import example_targets
 from formulary_catalog.loading.targets.manifests import ManifestTargets
-from formulary_catalog.search.targets.contexts import TargetContexts
 
 NONE: Mapping[str, str] = {}
 NO_TARGETS = TargetContexts(None, mapping=DEFAULT_MAPPING)

@@ -18,16 +18,16 @@ from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.runs.run import NewInvocation
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.edges.calls.incident import ANALYSIS_HEADER
+from formulary_catalog.edges.calls.opening import Opening
+from formulary_catalog.edges.calls.readiness import Readiness
+from formulary_catalog.edges.mcp.server import mcp_server
+from formulary_catalog.edges.mcp.tools import TOOLS_BY_NAME, CatalogTool
 from formulary_catalog.errors import FormularyError, Unavailable
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.operations.operation import Call
 from formulary_catalog.operations.services import Services
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.calls.incident import ANALYSIS_HEADER
-from formulary_catalog.server.calls.opening import Opening
-from formulary_catalog.server.calls.readiness import Readiness
-from formulary_catalog.server.mcp.server import mcp_server
-from formulary_catalog.server.mcp.tools import TOOLS_BY_NAME, CatalogTool
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.analytics.sessions import ROLE
 from formulary_catalog.store.database.connection import Database

@@ -1,7 +1,7 @@
 """Where the next page of a listing begins: an opaque text that belongs to one question and to no other.
 
-`workflows/listing` gives it out and takes it back. It names the last row of a page, which the caller has seen, so there
-is nothing in it to keep secret.
+`services/workflows/listing` gives it out and takes it back. It names the last row of a page, which the caller has seen,
+so there is nothing in it to keep secret.
 """
 
 import base64

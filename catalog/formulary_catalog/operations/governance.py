@@ -1,7 +1,6 @@
 """Governance: the judgement of actions, as the toolset `governance`, and the contracts in force, for people."""
 
 from formulary_catalog.domain.reading import ContractList
-from formulary_catalog.governance.answers import EnforceAnswer, GateAnswer, ReplayAnswer, VerdictAnswer
 from formulary_catalog.operations.arguments.governance import (
     EnforceArguments,
     GateArguments,
@@ -10,6 +9,7 @@ from formulary_catalog.operations.arguments.governance import (
 )
 from formulary_catalog.operations.arguments.reading import ContractsPageArguments
 from formulary_catalog.operations.operation import Operation, Route, Tool
+from formulary_catalog.services.governance.answers import EnforceAnswer, GateAnswer, ReplayAnswer, VerdictAnswer
 from formulary_catalog.settings import Toolset
 
 GATE = Operation(

@@ -3,12 +3,6 @@
 A call of people or programs needs no incident; one that it names still constrains the answer.
 """
 
-from formulary_catalog.knowledge.answers import (
-    CollectionsAnswer,
-    DocumentAnswer,
-    DocumentSearchAnswer,
-    SimilarDocumentsAnswer,
-)
 from formulary_catalog.operations.arguments.browsing import NoArguments
 from formulary_catalog.operations.arguments.knowledge import (
     DocumentArguments,
@@ -16,6 +10,12 @@ from formulary_catalog.operations.arguments.knowledge import (
     SimilarArguments,
 )
 from formulary_catalog.operations.operation import Operation, Route, Tool
+from formulary_catalog.services.knowledge.answers import (
+    CollectionsAnswer,
+    DocumentAnswer,
+    DocumentSearchAnswer,
+    SimilarDocumentsAnswer,
+)
 from formulary_catalog.settings import Toolset
 
 SEARCH = Operation(

@@ -1,8 +1,8 @@
 """An operation: one question of callers, said once for MCP, REST, the console and the commands (DESIGN section 2).
 
-The other modules of this package list the operations of a subject. `server.mcp.tools` lists their tools,
-`server.rest.operation_routes` makes their routes and OpenAPI. Commands ask them over HTTP, or the services of a
-database of their own (`cli.catalog.catalogs`).
+The other modules of this package list the operations of a subject. `edges.mcp.tools` lists their tools,
+`edges.rest.operation_routes` makes their routes and OpenAPI. Commands ask them over HTTP, or the services of a
+database of their own (`edges.cli.catalog.catalogs`).
 """
 
 import re
@@ -18,7 +18,7 @@ from formulary_catalog.domain.answers.shortening import Json
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.operations.arguments.target import WHOLE
-from formulary_catalog.runs.waiting import Progress, no_progress
+from formulary_catalog.services.runs.waiting import Progress, no_progress
 from formulary_catalog.settings import Toolset
 
 if TYPE_CHECKING:  # `stdio` answers `initialize` before it loads them

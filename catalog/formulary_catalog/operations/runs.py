@@ -1,6 +1,6 @@
 """Runs: asking for one and following it, as tools; what waits for a person, lists and outcomes.
 
-The routes that ask for a run, follow and approve it are `server.rest.invocations`. REST records refused calls under the
+The routes that ask for a run, follow and approve it are `edges.rest.invocations`. REST records refused calls under the
 actions of these tools.
 """
 
@@ -16,7 +16,7 @@ from formulary_catalog.operations.arguments.run import RunArguments, StatusArgum
 from formulary_catalog.operations.arguments.target import Targeted
 from formulary_catalog.operations.operation import CALL_SECONDS, Call, Operation, Route, Tool
 from formulary_catalog.operations.workflows import short
-from formulary_catalog.runs.request import MAX_WAIT_MS, InvocationRequest
+from formulary_catalog.services.runs.request import MAX_WAIT_MS, InvocationRequest
 from formulary_catalog.settings import Toolset
 
 WAITING_CALL_SECONDS = CALL_SECONDS + MAX_WAIT_MS / 1000 + 5

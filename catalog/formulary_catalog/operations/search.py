@@ -1,6 +1,6 @@
 """Searching: the search itself, one workflow in full, the choice, and why a workflow was in an answer or not.
 
-The route of the search is `server.rest.workflows`: programs may say more of a search than a model.
+The route of the search is `edges.rest.workflows`: programs may say more of a search than a model.
 """
 
 from formulary_catalog.domain.answers.catalog import SearchAnswer, SelectionReceipt, WorkflowDetails

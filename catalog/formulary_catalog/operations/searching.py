@@ -1,7 +1,7 @@
 """From checked arguments to the search that they ask for: the same for the tool, REST and the console.
 
-They call it after `arguments.catalog` has checked the call, and give its result to `search.service` or, for an
-explanation, to `search.explanation`. Fields that one edge alone takes, such as a vector, are parameters.
+They call it after `arguments.catalog` has checked the call, and give its result to `services.search.service` or, for an
+explanation, to `services.search.explanation`. Fields that one edge alone takes, such as a vector, are parameters.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The services that operations call, together.
 
-`server.app`, `formulary stdio` and the commands build them with `Services.on`, on the parts of one catalog.
+`edges.app`, `formulary stdio` and the commands build them with `Services.on`, on the parts of one catalog.
 """
 
 from dataclasses import dataclass
@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING
 from formulary_catalog.settings import Settings
 
 if TYPE_CHECKING:
-    from formulary_catalog.analytics.service import AnalyticsService
-    from formulary_catalog.audit.incidents import IncidentReading
-    from formulary_catalog.audit.traces import TraceReading
-    from formulary_catalog.governance.halts import Halts
-    from formulary_catalog.governance.rehearsing import Rehearsing
-    from formulary_catalog.governance.service import GovernanceService
-    from formulary_catalog.knowledge.service import KnowledgeService
-    from formulary_catalog.runs.approvals import WaitingRuns
-    from formulary_catalog.runs.reading import RunReading
-    from formulary_catalog.runs.service import InvocationService
-    from formulary_catalog.search.explanation.service import Explaining
-    from formulary_catalog.search.parts import CatalogParts
-    from formulary_catalog.search.service import CatalogService
-    from formulary_catalog.search.targets.reading import TargetReading
-    from formulary_catalog.workflows.browsing import Browsing
-    from formulary_catalog.workflows.coverage import Coverage
-    from formulary_catalog.workflows.listing import Listing
-    from formulary_catalog.workflows.refused import Refused
-    from formulary_catalog.workflows.relations import Relations
-    from formulary_catalog.workflows.skills import SkillService
-    from formulary_catalog.workflows.upkeep import Upkeep
-    from formulary_catalog.workflows.versions import Versions
+    from formulary_catalog.kernel.parts import CatalogParts
+    from formulary_catalog.services.analytics.service import AnalyticsService
+    from formulary_catalog.services.audit.incidents import IncidentReading
+    from formulary_catalog.services.audit.traces import TraceReading
+    from formulary_catalog.services.governance.halts import Halts
+    from formulary_catalog.services.governance.rehearsing import Rehearsing
+    from formulary_catalog.services.governance.service import GovernanceService
+    from formulary_catalog.services.incidents.targets import TargetReading
+    from formulary_catalog.services.knowledge.service import KnowledgeService
+    from formulary_catalog.services.runs.approvals import WaitingRuns
+    from formulary_catalog.services.runs.reading import RunReading
+    from formulary_catalog.services.runs.service import InvocationService
+    from formulary_catalog.services.search.explanation.service import Explaining
+    from formulary_catalog.services.search.service import CatalogService
+    from formulary_catalog.services.workflows.browsing import Browsing
+    from formulary_catalog.services.workflows.coverage import Coverage
+    from formulary_catalog.services.workflows.listing import Listing
+    from formulary_catalog.services.workflows.refused import Refused
+    from formulary_catalog.services.workflows.relations import Relations
+    from formulary_catalog.services.workflows.skills import SkillService
+    from formulary_catalog.services.workflows.upkeep import Upkeep
+    from formulary_catalog.services.workflows.versions import Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,27 +64,27 @@ class Services:
     def on(cls, parts: "CatalogParts", *, settings: Settings) -> "Services":
         """All services of the catalog that has these parts."""
         # Here, because stdio answers `initialize` before it loads them: they take longer than the protocol.
-        from formulary_catalog.analytics.service import AnalyticsService
-        from formulary_catalog.audit.incidents import IncidentReading
-        from formulary_catalog.audit.traces import TraceReading
-        from formulary_catalog.governance.halts import Halts
-        from formulary_catalog.governance.rehearsing import Rehearsing
-        from formulary_catalog.governance.service import GovernanceService
-        from formulary_catalog.knowledge.service import KnowledgeService
-        from formulary_catalog.runs.approvals import WaitingRuns
-        from formulary_catalog.runs.reading import RunReading
-        from formulary_catalog.runs.service import InvocationService
-        from formulary_catalog.search.explanation.service import Explaining
-        from formulary_catalog.search.service import CatalogService
-        from formulary_catalog.search.targets.reading import TargetReading
-        from formulary_catalog.workflows.browsing import Browsing
-        from formulary_catalog.workflows.coverage import Coverage
-        from formulary_catalog.workflows.listing import Listing
-        from formulary_catalog.workflows.refused import Refused
-        from formulary_catalog.workflows.relations import Relations
-        from formulary_catalog.workflows.skills import SkillService
-        from formulary_catalog.workflows.upkeep import Upkeep
-        from formulary_catalog.workflows.versions import Versions
+        from formulary_catalog.services.analytics.service import AnalyticsService
+        from formulary_catalog.services.audit.incidents import IncidentReading
+        from formulary_catalog.services.audit.traces import TraceReading
+        from formulary_catalog.services.governance.halts import Halts
+        from formulary_catalog.services.governance.rehearsing import Rehearsing
+        from formulary_catalog.services.governance.service import GovernanceService
+        from formulary_catalog.services.incidents.targets import TargetReading
+        from formulary_catalog.services.knowledge.service import KnowledgeService
+        from formulary_catalog.services.runs.approvals import WaitingRuns
+        from formulary_catalog.services.runs.reading import RunReading
+        from formulary_catalog.services.runs.service import InvocationService
+        from formulary_catalog.services.search.explanation.service import Explaining
+        from formulary_catalog.services.search.service import CatalogService
+        from formulary_catalog.services.workflows.browsing import Browsing
+        from formulary_catalog.services.workflows.coverage import Coverage
+        from formulary_catalog.services.workflows.listing import Listing
+        from formulary_catalog.services.workflows.refused import Refused
+        from formulary_catalog.services.workflows.relations import Relations
+        from formulary_catalog.services.workflows.skills import SkillService
+        from formulary_catalog.services.workflows.upkeep import Upkeep
+        from formulary_catalog.services.workflows.versions import Versions
 
         catalog = CatalogService(
             trail=parts.trail, traces=parts.traces, finder=parts.finder, searcher=parts.searcher, metrics=parts.metrics

@@ -6,10 +6,10 @@ from contextlib import suppress
 import structlog
 
 from formulary_catalog.errors import EmbedderUnavailable, Unavailable
+from formulary_catalog.kernel.search.vectors import QueryVectors
 from formulary_catalog.loading.reembedding import Reembedding
 from formulary_catalog.loading.vectors import unembedded
 from formulary_catalog.runtime.model_watch import LOOK_SECONDS
-from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.knowledge.incidents import IncidentDocuments
 from formulary_catalog.store.workflows.reembedding import ReembeddingStore

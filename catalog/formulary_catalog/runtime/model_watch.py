@@ -13,8 +13,8 @@ import structlog
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.model import other_model_serves
 from formulary_catalog.errors import EmbedderUnavailable, Unavailable
+from formulary_catalog.kernel.search.vectors import QueryVectors
 from formulary_catalog.runtime.model_loading import Loaded, start_loading
-from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedding_models import ModelStore
 

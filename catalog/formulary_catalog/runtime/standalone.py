@@ -11,6 +11,7 @@ from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.endpoint import is_remote
 from formulary_catalog.errors import EmbedderUnavailable, Unavailable
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.loading.files import example_targets, find_manifests, find_runbooks, starter_catalog
 from formulary_catalog.loading.loader import Loader
 from formulary_catalog.loading.reembedding import reembed
@@ -25,7 +26,6 @@ from formulary_catalog.runtime.background import background
 from formulary_catalog.runtime.display import Display
 from formulary_catalog.runtime.model_loading import Loaded, start_loading
 from formulary_catalog.runtime.model_watch import LOOK_SECONDS, RETRY_SECONDS, ModelWatch
-from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.audit.checkpoints import CheckpointStore, keep_checkpointing
 from formulary_catalog.store.audit.keys import signing_key

@@ -1,6 +1,7 @@
 """Alerting rules of a cluster: written from PrometheusRule objects, read to be compared with the catalog.
 
-The operator writes, `workflows/coverage` reads. Row-level security hides the rules of namespaces that are not named.
+The operator writes, `services/workflows/coverage` reads. Row-level security hides the rules of namespaces that are not
+named.
 """
 
 from collections.abc import Sequence

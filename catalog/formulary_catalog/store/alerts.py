@@ -1,7 +1,7 @@
 """Alerts as incidents: stored when a source sends them, found by the id that a call names, listed for people.
 
-`incidents/receiving` writes them as the server, under row-level security that knows one source at a time. What an alert
-demands is not stored: `search/incidents` asks the owners of its target.
+`services/incidents/receiving` writes them as the server, under row-level security that knows one source at a time. What
+an alert demands is not stored: `kernel/incidents` asks the owners of its target.
 """
 
 from collections.abc import Mapping, Sequence

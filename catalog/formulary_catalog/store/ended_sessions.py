@@ -1,6 +1,6 @@
 """Sessions of the console that people ended, for all replicas of a server: noted by one, refused by every one.
 
-`server/console/sessions` asks here with each request that brings a session, so a sign-out counts at once. Rows that are
+`edges/console/sessions` asks here with each request that brings a session, so a sign-out counts at once. Rows that are
 over go with the next sign-out, in the same function of the database.
 """
 

@@ -1,6 +1,6 @@
 """Constraints of incidents: written from AIAnalysis objects, read by the id that a call names (DESIGN section 6).
 
-The operator writes, `search/incidents` reads. Row-level security hides every incident that a call does not name.
+The operator writes, `kernel/incidents` reads. Row-level security hides every incident that a call does not name.
 """
 
 from collections.abc import Iterable, Mapping

@@ -10,9 +10,9 @@ import httpx2
 import jsonschema
 import pytest
 
+from formulary_catalog.edges.mcp.tools import TOOLSETS
 from formulary_catalog.operations.operation import Call
 from formulary_catalog.operations.services import Services
-from formulary_catalog.server.mcp.tools import TOOLSETS
 from formulary_catalog.settings import LabelSpelling, Settings, Toolset
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import databases

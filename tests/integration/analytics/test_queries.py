@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from formulary_catalog.analytics.service import AnalyticsService
 from formulary_catalog.domain.access import EVERYTHING
 from formulary_catalog.domain.analytics.answers import QueryAnswer
 from formulary_catalog.domain.analytics.statement import TABLES
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import InvalidInput, NotAllowed, NotSetUp
+from formulary_catalog.services.analytics.service import AnalyticsService
 from formulary_catalog.store.analytics.connection import MAX_COLUMNS
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import databases

@@ -20,13 +20,13 @@ from formulary_catalog.errors import (
     Unavailable,
     UnknownWorkflow,
 )
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.search.service import CatalogService
+from formulary_catalog.services.workflows.listing import Listing
 from formulary_catalog.store.audit.events import TraceEvent, TraceStore
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.filling import fill
 from support.trail import recorded

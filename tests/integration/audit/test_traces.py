@@ -9,10 +9,10 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from formulary_catalog.audit.stories import first_event
 from formulary_catalog.domain.audit.chain import GENESIS, digest
 from formulary_catalog.domain.moments import BEGINNING
 from formulary_catalog.errors import NotFound, StartupError, Unavailable
+from formulary_catalog.services.audit.stories import first_event
 from formulary_catalog.store.audit.checkpoints import CheckpointStore
 from formulary_catalog.store.audit.events import TraceStore, append_event
 from formulary_catalog.store.audit.listing import TraceFilter

@@ -17,7 +17,7 @@ COMMANDS = tuple(
 TRACE_COMMANDS = ("list", "show", "verify", "checkpoint", "keygen", "export", "hold", "release", "expire")
 PROGRAM = """
 import sys
-from formulary_catalog.cli import main
+from formulary_catalog.edges.cli import main
 try:
     main({arguments!r}, standalone_mode=False)
 except SystemExit:

@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 import signal
 
-from formulary_catalog.cli import main
+from formulary_catalog.edges.cli import main
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it, and children inherit that
 main()

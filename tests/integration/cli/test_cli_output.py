@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from formulary_catalog.cli.catalog.rendering import show_details, show_list, show_search
 from formulary_catalog.domain.answers.catalog import (
     SearchAnswer,
     WorkflowDetails,
@@ -14,6 +13,7 @@ from formulary_catalog.domain.answers.catalog import (
     WorkflowSummary,
     WorkflowVersion,
 )
+from formulary_catalog.edges.cli.catalog.rendering import show_details, show_list, show_search
 from formulary_catalog.runtime.terminal import Page, plain
 from support.golden import assert_golden
 

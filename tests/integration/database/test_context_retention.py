@@ -6,9 +6,9 @@ import pytest
 
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest
+from formulary_catalog.edges.calls.caller import LOCAL
 from formulary_catalog.errors import ContextError
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextWriter
 

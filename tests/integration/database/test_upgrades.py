@@ -17,10 +17,10 @@ from formulary_catalog.domain.audit.checkpoint import PublicKey, SigningKey
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.moments import BEGINNING
 from formulary_catalog.domain.search.request import search_request
+from formulary_catalog.edges.calls.caller import LOCAL
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.operations.services import Services
-from formulary_catalog.runs.request import InvocationRequest
-from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.services.runs.request import InvocationRequest
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.audit.checkpoints import CheckpointStore
 from formulary_catalog.store.audit.listing import TraceFilter

@@ -9,7 +9,7 @@ import pytest
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.errors import EmbedderUnavailable, Unavailable
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.migrate import _upgrade, migrate
 from formulary_catalog.store.embedding_models import ModelStore

@@ -7,8 +7,8 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownDocument
-from formulary_catalog.knowledge.service import KnowledgeService
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.knowledge.service import KnowledgeService
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.knowledge.runbooks import RunbookWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter

@@ -11,9 +11,9 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
-from formulary_catalog.knowledge.service import KnowledgeService
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.knowledge.service import KnowledgeService
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.knowledge.incidents import IncidentDocuments

@@ -18,9 +18,9 @@ from mcp_types import CallToolResult, RequestParamsMeta
 
 from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
+from formulary_catalog.edges.mcp.tools import tools_of
+from formulary_catalog.kernel.targets import TargetContexts
 from formulary_catalog.operations.json_text import META_KEY
-from formulary_catalog.search.targets.contexts import TargetContexts
-from formulary_catalog.server.mcp.tools import tools_of
 from formulary_catalog.settings import LISTED_TOOLSETS
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -134,11 +134,11 @@ def test_what_answers_initialize_imports_nothing_that_the_catalog_needs() -> Non
         "structlog",
         "rich",
         "formulary_catalog.store",
-        "formulary_catalog.search.parts",
+        "formulary_catalog.kernel.parts",
     )
     lines = (
         "import sys",
-        "import formulary_catalog.server.mcp.stdio",
+        "import formulary_catalog.edges.mcp.stdio",
         f"print([n for n in {heavy} if n in sys.modules])",
     )
     done = subprocess.run([sys.executable, "-c", "; ".join(lines)], capture_output=True, text=True, check=True)

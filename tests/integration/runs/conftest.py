@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.operations.services import Services
-from formulary_catalog.runs.service import InvocationService
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.runs.service import InvocationService
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres

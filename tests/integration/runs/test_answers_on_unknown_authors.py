@@ -7,10 +7,10 @@ import httpx2
 import pytest
 
 from formulary_catalog.domain.runs.facts import UnknownAuthors
+from formulary_catalog.edges.calls.caller import LOCAL
 from formulary_catalog.errors import NotInvocable
-from formulary_catalog.runs.service import InvocationService
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.runs.service import InvocationService
 from support import playing
 from support.agent import answer_of, call, refused
 from support.invoking import asked, followed, rows, trail

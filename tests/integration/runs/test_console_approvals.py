@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter

@@ -7,10 +7,10 @@ import pytest
 
 from formulary_catalog.domain.governance.decision import Approval, ApprovalDecision, RunEvidence, decide
 from formulary_catalog.domain.governance.gate import RunFacts
+from formulary_catalog.edges.calls.caller import LOCAL
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.operations.services import Services
-from formulary_catalog.runs.service import InvocationService
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.services.runs.service import InvocationService
 from formulary_catalog.settings import ExecutionMode, Settings
 from formulary_operator.settings import OperatorSettings
 from support import playing

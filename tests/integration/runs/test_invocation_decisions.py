@@ -8,6 +8,7 @@ import pytest
 
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.search.request import search_request
+from formulary_catalog.edges.calls.caller import LOCAL
 from formulary_catalog.errors import (
     InvalidInput,
     NoExecutor,
@@ -15,9 +16,8 @@ from formulary_catalog.errors import (
     NotFound,
     RunRefused,
 )
-from formulary_catalog.runs.service import InvocationService
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.services.runs.service import InvocationService
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.runs.contracts import ContractWriter
 from support import playing

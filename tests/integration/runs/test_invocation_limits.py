@@ -8,7 +8,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from support import playing
 from support.access import KnownCallers, Rights
 from support.agent import call, refused

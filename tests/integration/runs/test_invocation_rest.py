@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from formulary_catalog.domain.runs.outcome import Outcome
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.runs.contracts import ContractWriter
 from support import playing

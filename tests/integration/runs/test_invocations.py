@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.edges.calls.caller import LOCAL
 from formulary_catalog.errors import (
     InputRefused,
     InvalidInput,
@@ -19,11 +20,10 @@ from formulary_catalog.errors import (
     RunTimedOut,
     Unavailable,
 )
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.operations.services import Services
-from formulary_catalog.runs import preparation
-from formulary_catalog.runs.service import InvocationService
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.services.runs import preparation
+from formulary_catalog.services.runs.service import InvocationService
 from formulary_catalog.settings import Settings
 from support import playing
 from support.invoking import NOWHERE, asked, caller, followed, never, rows, taking, trail

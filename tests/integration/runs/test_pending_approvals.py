@@ -11,8 +11,8 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers.browsing import PendingApprovals
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.workflows.requests import ApprovalsRequest
-from formulary_catalog.runs.approvals import WaitingRuns
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.runs.approvals import WaitingRuns
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.submission import InvocationStore
 from formulary_catalog.store.workflows.writer import CatalogWriter

@@ -22,16 +22,16 @@ from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.domain.workflows.requests import ListingRequest
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.planning import plan_search
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.kernel.search.planning import plan_search
+from formulary_catalog.services.search.service import CatalogService
+from formulary_catalog.services.workflows.listing import Listing
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.search.candidates import ALL
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_catalog.workflows.listing import Listing
 from support.access import KnownCallers, Rights
 from support.adversarial import Case, cases, copies, nearby, store, store_cases, store_embedded
 from support.agent import agent, answer_of

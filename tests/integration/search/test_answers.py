@@ -12,10 +12,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.search.request import ContextReference, search_request
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.search.service import CatalogService
+from formulary_catalog.services.workflows.listing import Listing
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_catalog.workflows.listing import Listing
 from support.access import Rights
 from support.manifest import workflow
 from support.trail import recorded

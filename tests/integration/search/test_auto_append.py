@@ -10,12 +10,12 @@ import pytest
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.entry import catalog_entry, incident_context
 from formulary_catalog.domain.search.request import search_request
+from formulary_catalog.edges.calls.readiness import Readiness, ReadinessState
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.operations.services import Services
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.calls.readiness import Readiness, ReadinessState
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter

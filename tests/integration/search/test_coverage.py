@@ -14,13 +14,13 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import InvalidInput, NotAllowed
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.loading.rule_files import alerts_in_files
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.search.service import CatalogService
+from formulary_catalog.services.workflows.coverage import Coverage
+from formulary_catalog.services.workflows.upkeep import Upkeep
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_catalog.workflows.coverage import Coverage
-from formulary_catalog.workflows.upkeep import Upkeep
 from support.access import Rights
 from support.filling import fill, starter_documents
 from support.manifest import workflow

@@ -13,13 +13,13 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import SearchRequest
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.workflows.coverage import Coverage
 from formulary_catalog.store.alert_rules import AlertRuleReader, AlertRuleWriter, RuleObject
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.upkeep import UpkeepReader
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_catalog.workflows.coverage import Coverage
 from support.access import EVERYWHERE, Rights
 from support.filling import fill
 from support.manifest import workflow

@@ -13,9 +13,9 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.explanation.answers import Explanation
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import ContextError, InvalidInput, NotFound
-from formulary_catalog.search.explanation.service import Explaining
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.search.explanation.service import Explaining
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest

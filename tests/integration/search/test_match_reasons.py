@@ -15,7 +15,7 @@ from formulary_catalog.domain.text import with_split_words, words
 from formulary_catalog.domain.workflows.labels import WILDCARD, fold
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, WorkflowSpec
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from quality_judgements import read_judgements
 from support.filling import starter_documents

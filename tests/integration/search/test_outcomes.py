@@ -9,11 +9,11 @@ import pytest
 
 from formulary_catalog.domain.runs.outcome import Outcome
 from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.edges.calls.caller import LOCAL
 from formulary_catalog.errors import FormularyError
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.operations.services import Services
-from formulary_catalog.runs.request import InvocationRequest
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.services.runs.request import InvocationRequest
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import playing

@@ -12,8 +12,8 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.errors import EmbedderUnavailable
+from formulary_catalog.kernel.search.vectors import QueryVectors
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.filling import fill

@@ -12,7 +12,7 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.candidates import ALL, EXACT_UP_TO, RARE

@@ -13,17 +13,17 @@ from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.errors import ContextError, FormularyError, InvalidInput, NotFound, Unavailable
+from formulary_catalog.kernel.incidents import ContextResolver
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.incidents import ContextResolver
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.search.service import CatalogService
+from formulary_catalog.services.workflows.listing import Listing
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.alerts import AlertReader
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextReader, ContextWriter
 from formulary_catalog.store.search.candidates import ALL
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.filling import fill
 from support.services import open_parts, service_on

@@ -16,9 +16,10 @@ from formulary_catalog.domain.audit.sealing import seal
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import InvalidInput, NotFound, Unavailable
-from formulary_catalog.search.explanation.service import Explaining
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.search.explanation.service import Explaining
+from formulary_catalog.services.search.service import CatalogService
+from formulary_catalog.services.workflows.listing import Listing
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.audit.retention import Retention
@@ -27,7 +28,6 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.access import Rights
 from support.commands import formulary

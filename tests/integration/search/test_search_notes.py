@@ -6,7 +6,7 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.filling import fill

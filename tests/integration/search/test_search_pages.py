@@ -14,9 +14,9 @@ from formulary_catalog.domain.search.candidates import IndexedText
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.workflows.labels import Constraints
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.search.lexemes import Texts

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from formulary_catalog.cli.catalog.catalogs import StoredCatalog
+from formulary_catalog.edges.cli.catalog.catalogs import StoredCatalog
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.loading.authoring.expectations import expectations_in, failures
 from formulary_catalog.operations.services import Services
-from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import fill, starter_documents

@@ -9,7 +9,7 @@ import pytest
 
 import formulary_catalog
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.agent import agent, answer_of

@@ -8,7 +8,7 @@ import pytest
 
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.domain.workflows.labels import Constraints
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.incidents import ContextReader
 from formulary_catalog.store.workflows.listing import ListingQuestion, ListingReader

@@ -8,8 +8,9 @@ from formulary_catalog.domain.search.request import ContextReference, search_req
 from formulary_catalog.domain.workflows.identity import parse_reference
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.errors import InvalidInput, NotFound
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.search.service import CatalogService
+from formulary_catalog.services.workflows.listing import Listing
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextReader, ContextWriter
 from formulary_catalog.store.search.page import PageReader
@@ -17,7 +18,6 @@ from formulary_catalog.store.search.statement import CandidateQuery, CandidateRe
 from formulary_catalog.store.workflows.listing import ListingQuestion, ListingReader
 from formulary_catalog.store.workflows.reader import WorkflowReader
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.filling import fill
 from support.tenants import ALICE, IN_ALPHA

@@ -11,10 +11,10 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound, UnknownWorkflow, VersionImmutable
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.search.service import CatalogService
+from formulary_catalog.services.workflows.listing import Listing
 from formulary_catalog.store.workflows.writer import ApplyOutcome, CatalogWriter
-from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.filling import entry, fill
 from support.services import service_on

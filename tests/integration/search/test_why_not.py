@@ -17,9 +17,9 @@ from formulary_catalog.domain.search.request import (
 )
 from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels, fold_all, wire_name
 from formulary_catalog.domain.workflows.matching import allowed
-from formulary_catalog.search.explanation.service import Explaining
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.search.explanation.service import Explaining
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import fill

@@ -12,11 +12,11 @@ import pytest
 from mcp import MCPError
 from structlog.testing import capture_logs
 
+from formulary_catalog.edges.app import create_app
+from formulary_catalog.edges.calls.readiness import Readiness
+from formulary_catalog.edges.http.middleware import MAX_BODY_BYTES
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.app import create_app
-from formulary_catalog.server.calls.readiness import Readiness
-from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights

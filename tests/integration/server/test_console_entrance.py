@@ -12,10 +12,10 @@ from cryptography.fernet import Fernet
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.console_address import FAVICON_PATH
+from formulary_catalog.edges.console.router import router
+from formulary_catalog.edges.console.sessions import SESSION_SECONDS, Sessions
 from formulary_catalog.errors import InvalidInput, NotAuthenticated, Unavailable
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.console.router import router
-from formulary_catalog.server.console.sessions import SESSION_SECONDS, Sessions
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.ended_sessions import EndedSessions
 from support.access import KnownCallers, Rights

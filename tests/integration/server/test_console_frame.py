@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.console import assets
-from formulary_catalog.server.console.templating import NAVIGATION
-from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
+from formulary_catalog.edges.console import assets
+from formulary_catalog.edges.console.templating import NAVIGATION
+from formulary_catalog.edges.http.middleware import MAX_BODY_BYTES
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.serving import catalog, serving

@@ -1,9 +1,9 @@
 """The health page of the console: what `/readyz` and `/metrics` say, in words (DESIGN sections 12 and 14)."""
 
 from formulary_catalog import __version__
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.app import create_app
-from formulary_catalog.server.calls.readiness import Readiness
+from formulary_catalog.edges.app import create_app
+from formulary_catalog.edges.calls.readiness import Readiness
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.resyncs import ResyncWriter

@@ -6,8 +6,8 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
-from formulary_catalog.search import readable
-from formulary_catalog.search.targets.contexts import TargetContexts
+from formulary_catalog.kernel import readable
+from formulary_catalog.kernel.targets import TargetContexts
 from support.incident_console import World, served
 from support.pages import page_of
 from support.targets import example_reader

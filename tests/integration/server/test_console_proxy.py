@@ -6,9 +6,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from formulary_catalog.edges.http.trusted_proxy import TrustedProxy
 from formulary_catalog.errors import StartupError
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.http.trusted_proxy import TrustedProxy
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import KnownCallers, Rights
 from support.serving import catalog, serving

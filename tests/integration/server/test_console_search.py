@@ -14,7 +14,7 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints, fold_all, wire_name
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres

@@ -8,9 +8,9 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.visible import visible
+from formulary_catalog.edges.mcp.tools import TOOLS_BY_NAME, tools_of
 from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.operations.arguments.input_schema import Schema, input_schema
-from formulary_catalog.server.mcp.tools import TOOLS_BY_NAME, tools_of
 from formulary_catalog.settings import Toolset
 from formulary_catalog.store.analytics.sessions import ROLE
 from formulary_catalog.store.embedded.server import EmbeddedPostgres

@@ -9,7 +9,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import playing
 from support.access import EVERYWHERE, KnownCallers, Rights

@@ -8,7 +8,7 @@ import asyncpg
 import jsonschema
 import pytest
 
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.commands import formulary
 from support.manifest import analysis, text, workflow

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.mcp import server
+from formulary_catalog.edges.mcp import server
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.serving import catalog, serving
 from support.wire import Wire

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from formulary_catalog import __version__
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.settings import LabelSpelling
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, call, found

@@ -8,8 +8,8 @@ from mcp import Client, StdioServerParameters
 from mcp_types import RequestParamsMeta
 
 from formulary_catalog.domain.entry import catalog_entry
+from formulary_catalog.edges.mcp.tools import tools_of
 from formulary_catalog.operations.json_text import META_KEY
-from formulary_catalog.server.mcp.tools import tools_of
 from formulary_catalog.settings import LISTED_TOOLSETS
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.agent import answer_of, refused

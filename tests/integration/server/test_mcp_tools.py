@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 from formulary_catalog.domain.answers.answer_size import ASKED_BYTES, DEFAULT_SEARCH_BYTES, SHORTENED
 from formulary_catalog.domain.answers.catalog import WorkflowHit, WorkflowSummary
 from formulary_catalog.domain.workflows.skill import GUIDE
+from formulary_catalog.edges.mcp.tools import tools_of
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.operations.json_text import META_KEY
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.mcp.tools import tools_of
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.settings import LISTED_TOOLSETS, ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, answer_of, call, found, protocol_error, refused, text_of

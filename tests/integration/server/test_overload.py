@@ -14,8 +14,8 @@ import httpx2
 import psutil
 import pytest
 
+from formulary_catalog.edges.http.middleware import PROBES
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.server.http.middleware import PROBES
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import DEADLINE
 from support.agent import ERAS, agent, protocol_error, refused

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.agent import agent, found

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.audit.chain import OWN_TRACE
-from formulary_catalog.server.mcp.tools import TOOLS_BY_NAME
+from formulary_catalog.edges.mcp.tools import TOOLS_BY_NAME
 from support.commands import formulary
 from support.readable import KEY, VALUE, World, served
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.resyncs import ResyncWriter
 from formulary_catalog.store.workflows.refusals import RefusalWriter

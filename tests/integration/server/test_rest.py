@@ -11,10 +11,10 @@ import pytest
 import structlog.contextvars
 import structlog.testing
 
+from formulary_catalog.edges.calls import failures
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.calls import failures
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.manifest import analysis, text, workflow

@@ -8,14 +8,14 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from formulary_catalog.edges.app import create_app
+from formulary_catalog.edges.calls.readiness import Readiness
+from formulary_catalog.edges.http import middleware, probes
+from formulary_catalog.edges.http.concurrency import Admission
+from formulary_catalog.edges.http.middleware import MAX_BODY_BYTES, PROBES, Edge, HostRule
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.app import create_app
-from formulary_catalog.server.calls.readiness import Readiness
-from formulary_catalog.server.http import middleware, probes
-from formulary_catalog.server.http.concurrency import Admission
-from formulary_catalog.server.http.middleware import MAX_BODY_BYTES, PROBES, Edge, HostRule
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import KnownCallers, Rights

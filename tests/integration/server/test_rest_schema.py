@@ -13,7 +13,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 
-from formulary_catalog.server.app import OPENAPI_PATH, openapi_document
+from formulary_catalog.edges.app import OPENAPI_PATH, openapi_document
 from formulary_catalog.store.analytics.sessions import ROLE
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.manifest import text, workflow

@@ -15,10 +15,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from formulary_catalog.edges.http.serving import GRACE_SECONDS, BackgroundWork
+from formulary_catalog.edges.http.serving import serve as serve_within
 from formulary_catalog.errors import StartupError
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.server.http.serving import GRACE_SECONDS, BackgroundWork
-from formulary_catalog.server.http.serving import serve as serve_within
 from formulary_catalog.settings import Settings
 
 

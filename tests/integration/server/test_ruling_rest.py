@@ -12,8 +12,8 @@ import httpx2
 import pytest
 
 from formulary_catalog.domain.runs.run import Invocation, Phase
-from formulary_catalog.governance import rehearsing
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.governance import rehearsing
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval

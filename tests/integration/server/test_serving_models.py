@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from formulary_catalog.edges.calls.readiness import Readiness, ReadinessReport
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.operations.services import Services
 from formulary_catalog.runtime.model_loading import Loaded, loading
 from formulary_catalog.runtime.model_watch import ModelWatch
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.calls.readiness import Readiness, ReadinessReport
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.embedding_models import ModelStore

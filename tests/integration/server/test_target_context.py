@@ -11,9 +11,9 @@ import pytest
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.targets.reference import parse_target
 from formulary_catalog.errors import NotAllowed
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.loading.targets.manifests import ManifestTargets
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.targets.reading import TargetReading
+from formulary_catalog.services.incidents.targets import TargetReading
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import Rights

@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 from mcp_types import INVALID_PARAMS
 
+from formulary_catalog.edges.mcp.tools import OTHER_NAMES, TOOLS_BY_NAME, TOOLSETS, tools_of
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.mcp.tools import OTHER_NAMES, TOOLS_BY_NAME, TOOLSETS, tools_of
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.settings import LISTED_TOOLSETS, Settings, Toolset, toolsets_of
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent

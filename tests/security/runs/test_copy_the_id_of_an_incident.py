@@ -9,10 +9,10 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import ContextError
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.operations.services import Services
-from formulary_catalog.runs.request import InvocationRequest
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.runs.request import InvocationRequest
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter

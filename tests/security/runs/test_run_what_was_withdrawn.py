@@ -16,7 +16,7 @@ from formulary_catalog.domain.runs.start_checks import Withdrawn
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.targets.mapping import PREFIX
 from formulary_catalog.errors import NotFound
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter

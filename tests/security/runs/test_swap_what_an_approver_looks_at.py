@@ -11,8 +11,8 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.errors import InvalidInput
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.operations.services import Services
-from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval

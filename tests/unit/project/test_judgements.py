@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.search.planning import plan_search
+from formulary_catalog.kernel.search.planning import plan_search
 from quality_judgements import (
     KINDS,
     Judgement,

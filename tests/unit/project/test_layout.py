@@ -18,9 +18,9 @@ MIGRATIONS = PACKAGES[0] / "store" / "migrations" / "versions"
 WIDEST_FOLDER = 15
 SHORTEST, LONGEST = 40, 400
 SHORTER = {
-    "formulary_catalog/server/rest/alerts.py": "an address of its own, which other systems post to",
+    "formulary_catalog/edges/rest/alerts.py": "an address of its own, which other systems post to",
     "formulary_catalog/store/embedded/template.py": "a program of the Dockerfile, run once",
-    "formulary_catalog/cli/audit/commands.py": "the group alone: its commands have a module each",
+    "formulary_catalog/edges/cli/audit/commands.py": "the group alone: its commands have a module each",
     "formulary_catalog/domain/canonical_json.py": "every hash and signature is made of its one function",
     "formulary_catalog/domain/knowledge/ranking.py": "the one rule that orders documents",
     "formulary_catalog/domain/patterns.py": "models and their problems share it",
@@ -30,9 +30,9 @@ SHORTER = {
     "formulary_catalog/runtime/background.py": "what serves runs its background work in it",
     "formulary_catalog/runtime/garbage.py": "one measured setting of the interpreter, for all that serve",
     "formulary_catalog/operations/table.py": "the list of all subjects, which MCP and REST read",
-    "formulary_catalog/server/calls/caller.py": "the variable of a call that all edges share",
+    "formulary_catalog/edges/calls/caller.py": "the variable of a call that all edges share",
     "formulary_catalog/store/analytics/backend.py": "the one place that looks at processes of PostgreSQL",
-    "formulary_catalog/server/rest/health.py": "one endpoint beside its shared answer",
+    "formulary_catalog/edges/rest/health.py": "one endpoint beside its shared answer",
     "formulary_catalog/store/database/webhook_token.py": "one row that replicas of the operator share",
     "formulary_catalog/store/ended_sessions.py": "one row of a session that is over; the console alone asks",
     "formulary_catalog/store/migrations/env.py": "the entry point that Alembic asks for",

@@ -1,6 +1,6 @@
 """The context of an alert: that of its target, and what its source takes from the alert where the target is silent.
 
-`search/incidents` calls it for each call that names an alert. Labels of an alert are written by the authors of rules,
+`kernel/incidents` calls it for each call that names an alert. Labels of an alert are written by the authors of rules,
 so they never change what the owners of the target say (DESIGN sections 6 and 15).
 """
 

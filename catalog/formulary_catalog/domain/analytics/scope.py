@@ -1,7 +1,8 @@
 """What the views of `insight` show to one caller, and the proof by which the database believes it.
 
-`analytics/service` makes the scope from the caller's rights, `store/analytics/connection` says it in the transaction.
-The proof keeps a statement from choosing another one: a caller of `set_config` can set what the views read.
+`services/analytics/service` makes the scope from the caller's rights, `store/analytics/connection` says it in the
+transaction. The proof keeps a statement from choosing another one: a caller of `set_config` can set what the views
+read.
 """
 
 import hashlib

@@ -1,6 +1,7 @@
 """The answers of browsing: relations, names, impact, sections and statistics of what a caller may see.
 
-`workflows/browsing` makes them; MCP, REST and the command line only present them. Custom labels are no part of any.
+`services/workflows/browsing` makes them; MCP, REST and the command line only present them. Custom labels are no part of
+any.
 """
 
 from typing import Any

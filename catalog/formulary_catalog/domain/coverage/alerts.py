@@ -1,7 +1,7 @@
 """Alerts as Prometheus rules define them, and the query that an agent would ask for each.
 
 `loading/rule_files` reads files with it, the operator the objects of a cluster, the edges what callers send.
-`workflows/coverage` searches with the queries.
+`services/workflows/coverage` searches with the queries.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The answers about coverage: signals and alerts against remedies, weak queries, stale and duplicate workflows.
 
-`workflows/coverage` and `workflows/upkeep` make them; REST, the console and the command line only present them. Custom
-labels are no part of any.
+`services/workflows/coverage` and `services/workflows/upkeep` make them; REST, the console and the command line only
+present them. Custom labels are no part of any.
 """
 
 from typing import Literal

@@ -1,7 +1,7 @@
 """Pairs of workflows that say nearly the same and may be allowed for the same incident.
 
-`workflows/upkeep` calls it with the vectors and labels of all that its caller sees. Their cosines are computed in
-blocks, so that 10,000 workflows need little memory.
+`services/workflows/upkeep` calls it with the vectors and labels of all that its caller sees. Their cosines are computed
+in blocks, so that 10,000 workflows need little memory.
 """
 
 from dataclasses import dataclass, field

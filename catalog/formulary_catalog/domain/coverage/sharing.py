@@ -1,7 +1,7 @@
 """How namespaces share the room for alerts of a cluster: one with very many rules must not crowd out all others.
 
-The operator asks for it, before it writes what `workflows/coverage` compares. Which alerts are kept depends on nothing
-but how many each object has, so that they stay the same from one comparison to the next.
+The operator asks for it, before it writes what `services/workflows/coverage` compares. Which alerts are kept depends on
+nothing but how many each object has, so that they stay the same from one comparison to the next.
 """
 
 from collections import Counter

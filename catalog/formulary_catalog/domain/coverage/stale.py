@@ -1,6 +1,7 @@
 """Which workflows may be of no use: image gone, failing or of no help, found and never chosen, never found.
 
-`workflows/upkeep` calls it. That an image is gone is known from runs that could not pull it, and from nothing else.
+`services/workflows/upkeep` calls it. That an image is gone is known from runs that could not pull it, and from nothing
+else.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Which state a signal is in, the totals of many, and what a file of ignored alerts changes.
 
-`workflows/coverage` and the edges call it. Pure, so that its properties are tested without a catalog.
+`services/workflows/coverage` and the edges call it. Pure, so that its properties are tested without a catalog.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

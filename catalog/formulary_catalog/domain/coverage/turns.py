@@ -1,7 +1,8 @@
 """Whose turn it is on the next page of alerts or signals, so that all pages together list each of them once.
 
-`workflows/coverage` pages with it. Demand changes between pages and names do not, so pages go in the order of names.
-Only the first page begins with what is wanted most; cursors say which those were, and later pages leave them out.
+`services/workflows/coverage` pages with it. Demand changes between pages and names do not, so pages go in the order of
+names. Only the first page begins with what is wanted most; cursors say which those were, and later pages leave them
+out.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Actions that are not ours: what the gate and a contract say to them.
 
-`governance/service` calls it for the governance tools. The gate judges actions by their words and a table of commands,
-since there are no facts.
+`services/governance/service` calls it for the governance tools. The gate judges actions by their words and a table of
+commands, since there are no facts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

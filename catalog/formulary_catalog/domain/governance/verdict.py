@@ -1,6 +1,6 @@
 """The verdict: gate and contract in one answer that a person can read.
 
-`governance.service` calls it for the tools, after gate and contract have been evaluated. Pure.
+`services.governance.service` calls it for the tools, after gate and contract have been evaluated. Pure.
 """
 
 import hashlib

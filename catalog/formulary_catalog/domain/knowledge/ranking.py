@@ -1,6 +1,6 @@
 """The order of documents: the evidence of a search, of meaning and words, without labels.
 
-`knowledge/service` calls it. The weights are those of workflows; `docs/benchmarks.md` says what they find of runbooks.
+`services/knowledge/service` calls it. Its weights are those of workflows (`docs/benchmarks.md`).
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Reads a pasted query as the problems that it reports.
 
-`search.query` and `search.notes` call it. Lines without markup (`markup`) are read as alerts (`alerts`), then as what
-kubectl prints (`objects`); what is left was written by a person. The evidence of objects belongs to the alert that it
-explains: a cause then takes its name.
+`search.query` and `kernel.search.notes` call it. Lines without markup (`markup`) are read as alerts (`alerts`), then as
+what kubectl prints (`objects`); what is left was written by a person. The evidence of objects belongs to the alert that
+it explains: a cause then takes its name.
 """
 
 from collections.abc import Sequence

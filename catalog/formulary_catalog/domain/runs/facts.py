@@ -89,7 +89,7 @@ def unseen_pods(engine: object, *, tekton_bundles: bool, argo_templates: bool) -
 class UnknownAuthors(StrEnum):
     """What an operator does with workflows whose author the admission webhook did not see, the mildest first.
 
-    It announces that, so that `runs/preparation` answers a request as the operator will judge the run.
+    It announces that, so that `services/runs/preparation` answers a request as the operator will judge the run.
     """
 
     RUN = "run"

@@ -1,7 +1,7 @@
 """What a contract would change: recorded decisions made again, by the contracts in force and by those with it.
 
-Pure functions; `governance/rehearsing` reads the decisions and asks for them one by one. Both sides are decided by
-`judge`, from the facts and at the moment of the decision, so that they differ by the contract alone.
+Pure functions; `services/governance/rehearsing` reads the decisions and asks for them one by one. Both sides are
+decided by `judge`, from the facts and at the moment of the decision, so that they differ by the contract alone.
 """
 
 from collections import Counter

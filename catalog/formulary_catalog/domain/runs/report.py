@@ -1,7 +1,7 @@
 """A stored run as its caller reads it. Inputs, and with them all that is sensitive, stay out.
 
-`runs.service` and `runs.reading` make their answers with it. Phases of the cluster become the states that clients of
-MCP and REST know. Pure.
+`services.runs.service` and `services.runs.reading` make their answers with it. Phases of the cluster become the states
+that clients of MCP and REST know. Pure.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """A request for a run, built in one way for all requesters: an agent through the server, or a person with kubectl.
 
-`runs/preparation` calls it for the server, the operator's `runs/request` for objects that people created. Both have
-found the workflow and the incident before, and checked what only they can check.
+`services/runs/preparation` calls it for the server, the operator's `services/runs/request` for objects that people
+created. Both have found the workflow and the incident before, and checked what only they can check.
 """
 
 from collections.abc import Mapping

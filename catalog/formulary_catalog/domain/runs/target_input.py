@@ -1,8 +1,8 @@
 """What a run may act on whose context is a target: parameters that name a namespace or a workload.
 
-`runs/preparation` calls it before the input is checked, and the operator for what people create. Only labels of the
-target, its owners, its node and its namespace were read, so a run that named another object would escape what the
-owners of that one demand.
+`services/runs/preparation` calls it before the input is checked, and the operator for what people create. Only labels
+of the target, its owners, its node and its namespace were read, so a run that named another object would escape what
+the owners of that one demand.
 """
 
 from collections.abc import Iterable, Mapping

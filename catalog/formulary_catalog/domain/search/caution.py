@@ -1,9 +1,9 @@
 """A warning where the author of a workflow says that it is not for what the query describes.
 
-`search.pipeline` asks for the workflows of a page. A model does not understand the negation in `whenNotToUse`. That
-words of the query are in one of its clauses, and fewer in the texts that speak for the workflow, can be counted, and a
-clause that the query repeats can be seen. Most of what authors warn of is missed (`docs/search.md`), so `checks` quotes
-them for who reads the answer.
+`kernel.search.pipeline` asks for the workflows of a page. A model does not understand the negation in `whenNotToUse`.
+That words of the query are in one of its clauses, and fewer in the texts that speak for the workflow, can be counted,
+and a clause that the query repeats can be seen. Most of what authors warn of is missed (`docs/search.md`), so `checks`
+quotes them for who reads the answer.
 """
 
 import math

@@ -1,7 +1,7 @@
 """What to check before one of the first hits is run, in the words of its author.
 
-`search.pipeline` calls it with the page. Whether a workflow is excluded in a situation, neither words nor vectors tell
-(`docs/search.md`); who reads the answer can, if it stands there. Pure.
+`kernel.search.pipeline` calls it with the page. Whether a workflow is excluded in a situation, neither words nor
+vectors tell (`docs/search.md`); who reads the answer can, if it stands there. Pure.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Takes a query apart: `<signal_type> <severity> [keywords]`, or natural language (DESIGN section 5).
 
-`search/planning` calls it. What the query mentions is evidence for ranking and excludes nothing, because a model that
-guesses a severity must not hide the right workflow.
+`kernel/search/planning` calls it. What the query mentions is evidence for ranking and excludes nothing, because a model
+that guesses a severity must not hide the right workflow.
 """
 
 import re

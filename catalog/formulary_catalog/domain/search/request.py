@@ -1,7 +1,7 @@
 """A search as a caller asks for it.
 
 The edges and the command line build it from the models of `operations/arguments`, which hold the bounds;
-`search/planning` combines it with the incident. Custom labels are no part of what a model can set.
+`kernel/search/planning` combines it with the incident. Custom labels are no part of what a model can set.
 """
 
 from collections.abc import Iterable, Mapping

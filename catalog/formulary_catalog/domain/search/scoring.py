@@ -1,6 +1,6 @@
 """Orders the candidates and computes their confidence; `docs/search.md` explains both.
 
-`search/pipeline` calls it with what the store read. Pure, so that the order can be tested without a database: by
+`kernel/search/pipeline` calls it with what the store read. Pure, so that the order can be tested without a database: by
 properties, by mutants, and against every order of the input.
 """
 

@@ -1,7 +1,7 @@
 """The terms of a query: its words, corrections of misspelt ones, and synonyms; and how rare each is.
 
-`search/planning` makes them; `store/search/lexemes` looks up where each occurs, and `domain/search/fit` weighs it. The
-rarer a word is in texts about operating Kubernetes, the more it says that a workflow holds it.
+`kernel/search/planning` makes them; `store/search/lexemes` looks up where each occurs, and `domain/search/fit` weighs
+it. The rarer a word is in texts about operating Kubernetes, the more it says that a workflow holds it.
 """
 
 import math

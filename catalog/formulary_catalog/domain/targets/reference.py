@@ -1,6 +1,6 @@
 """What a call says is broken: the kind, the name and the namespace of one object (DESIGN section 6).
 
-`server/calls` reads it from the arguments of a call, commands from `--target`. Nothing in it has been looked up yet.
+`edges/calls` reads it from the arguments of a call, commands from `--target`. Nothing in it has been looked up yet.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Two versions of a workflow side by side: which lines of the manifest differ, for people who judge a change.
 
-`workflows/versions` calls it. Bounded, because comparing texts without a line in common takes time that grows with the
-square of their length. Custom labels are no part of it, as of no answer.
+`services/workflows/versions` calls it. Bounded, because comparing texts without a line in common takes time that grows
+with the square of their length. Custom labels are no part of it, as of no answer.
 """
 
 import difflib

@@ -1,7 +1,7 @@
 """Why a workflow may not be returned: the rules of `domain/workflows/matching`, each with its own words.
 
-`search/explanation/service` asks for it. A property test holds it equal to the matcher: there is a reason for exactly
-those workflows that are not allowed. Custom labels are named only for who may read constraints.
+`services/search/explanation/service` asks for it. A property test holds it equal to the matcher: there is a reason for
+exactly those workflows that are not allowed. Custom labels are named only for who may read constraints.
 """
 
 from collections.abc import Iterator

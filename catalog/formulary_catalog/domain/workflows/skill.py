@@ -1,6 +1,6 @@
 """Workflows as Agent Skills: a `SKILL.md` for hosts that load skills (agentskills.io, SEP-2640).
 
-`server/mcp/skills` serves them under the constraints of the incident, `formulary export skill` writes them to disk. The
+`edges/mcp/skills` serves them under the constraints of the incident, `formulary export skill` writes them to disk. The
 text holds only what the author of the workflow declared, so that one version always has the same digest.
 """
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING, ContextMapping, context_mapping
 from formulary_catalog.domain.targets.surroundings import TargetReader
 from formulary_catalog.errors import StartupError
+from formulary_catalog.kernel.targets import TargetContexts
 from formulary_catalog.loading.syntax import SyntaxProblem, parse_yaml
-from formulary_catalog.search.targets.contexts import TargetContexts
 from formulary_catalog.settings import Settings
 
 OFF = "off"

@@ -1,6 +1,6 @@
 """What a call takes: the base of one pydantic model for each tool and endpoint (DESIGN section 7).
 
-The other modules of this package have the models; `server/mcp`, `server/rest` and `server/console` read calls with
+The other modules of this package have the models; `edges/mcp`, `edges/rest` and `edges/console` read calls with
 them. A field is plain pydantic: its type and bounds, a description, an example. The base adds what real clients
 need: names in any spelling, nulls and blanks for what a model left out, numbers as text, objects as JSON text. It is
 strict in meaning: an unknown name is refused, with the nearest one.

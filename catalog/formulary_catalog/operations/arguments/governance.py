@@ -1,4 +1,5 @@
-"""Arguments of the governance tools, nested where the seed has them so; `governance/reading` checks what is nested."""
+"""Arguments of the governance tools, nested where the seed has them so; `services/governance/reading` checks what is
+nested."""
 
 from typing import Annotated, Any
 
@@ -7,8 +8,8 @@ from pydantic import Field
 from formulary_catalog.domain.governance.contract import MAX_RULES, Effect
 from formulary_catalog.domain.governance.gate import GateDecision, Severity
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
-from formulary_catalog.governance.reading import MAX_ACTIONS
 from formulary_catalog.operations.arguments.base import Arguments, Items, Object
+from formulary_catalog.services.governance.reading import MAX_ACTIONS
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _COUNT: dict[str, Any] = {"type": "integer"}

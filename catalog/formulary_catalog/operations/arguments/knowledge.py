@@ -6,9 +6,9 @@ from pydantic import Field
 
 from formulary_catalog.domain.knowledge.documents import MAX_ID_LENGTH, Collection
 from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, MAX_TOP_K
-from formulary_catalog.knowledge.answers import ALL_COLLECTIONS
 from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.operations.arguments.texts import OneOf
+from formulary_catalog.services.knowledge.answers import ALL_COLLECTIONS
 
 TopK = Annotated[
     int | None, Field(ge=1, le=MAX_TOP_K, description="Maximum number of results; 5 without it.", examples=[3])

@@ -89,7 +89,7 @@ class TracesArguments(Arguments):
 
     @property
     def page(self) -> dict[str, Any]:
-        """The same, as `audit.traces` takes it."""
+        """The same, as `services.audit.traces` takes it."""
         return {name: value for name, value in super().page.items() if name != "of"} | {
             "of_incidents": self.of == "incidents"
         }

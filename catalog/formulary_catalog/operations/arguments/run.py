@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.operations.arguments.base import Arguments, Flag, Object
 from formulary_catalog.operations.arguments.catalog import DetailsArguments, SearchId
-from formulary_catalog.runs.request import (
+from formulary_catalog.services.runs.request import (
     MAX_KEY_LENGTH,
     MAX_REASON_LENGTH,
     MAX_TIMEOUT_MS,

@@ -1,6 +1,6 @@
 """The trail as people read it: pages of traces, and the namespaces that a trace belongs to.
 
-`audit/traces` calls it with the namespaces that its caller may read.
+`services/audit/traces` calls it with the namespaces that its caller may read.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,7 +1,7 @@
 """Who allowed or forbade a run.
 
-`runs.service` adds answers of callers, the operator's `ApprovalReconciler` those of objects. The approver is never what
-somebody wrote, but who was authenticated. An answer and its event in the trail are one transaction.
+`services.runs.service` adds answers of callers, the operator's `ApprovalReconciler` those of objects. The approver is
+never what somebody wrote, but who was authenticated. An answer and its event in the trail are one transaction.
 """
 
 import secrets

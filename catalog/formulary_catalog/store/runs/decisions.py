@@ -1,6 +1,6 @@
 """Decisions on runs as they were recorded, for those who may read the runs: to be made again, and counted by rule.
 
-`governance/rehearsing` and `runs/reading` read with it, under row-level security.
+`services/governance/rehearsing` and `services/runs/reading` read with it, under row-level security.
 """
 
 from collections.abc import Mapping

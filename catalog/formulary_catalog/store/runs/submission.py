@@ -1,7 +1,7 @@
 """Runs as rows: submitted, decided upon and read.
 
-`runs/service` submits for agents, the operator for objects that people created. Request, limits, decision and trail
-are one transaction. What the operator does later is in `store/runs/lifecycle`.
+`services/runs/service` submits for agents, the operator for objects that people created. Request, limits, decision and
+trail are one transaction. What the operator does later is in `store/runs/lifecycle`.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """One page of hits: the shown columns of each version, and the outcome of its earlier runs.
 
-`search/pipeline` reads it for the first candidates, where the statement did not bring the rows along.
+`kernel/search/pipeline` reads it for the first candidates, where the statement did not bring the rows along.
 """
 
 from collections.abc import Container, Mapping, Sequence

@@ -3,7 +3,7 @@
 The label rules of `filters` decide which workflows are allowed, `candidates` which of them are ranked, and `lexemes`
 says where the words of the query occur in those. Where none of many candidates holds a rare word, a second statement
 looks for who does. Each constrained label adds a condition, so there is one prepared statement for each shape of
-request. `search.pipeline` calls it, and ranks what it returns.
+request. `kernel.search.pipeline` calls it, and ranks what it returns.
 """
 
 from collections.abc import Collection, Mapping, Sequence

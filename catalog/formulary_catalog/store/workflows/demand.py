@@ -1,6 +1,6 @@
 """What was asked of the catalog, as far as a caller may know: weak queries, signals, and the use of workflows.
 
-`workflows/coverage` and `workflows/upkeep` compare it with what the catalog holds.
+`services/workflows/coverage` and `services/workflows/upkeep` compare it with what the catalog holds.
 """
 
 from collections.abc import Collection

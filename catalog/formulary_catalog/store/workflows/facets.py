@@ -1,4 +1,4 @@
-"""How many workflows a listing would have for each value of what narrows it, for `workflows/listing`.
+"""How many workflows a listing would have for each value of what narrows it, for `services/workflows/listing`.
 
 A value is counted under everything else that is asked for, so that its count is the total of the list behind it.
 """

@@ -1,4 +1,4 @@
-"""Pages of workflows in name order, as `workflows/listing` shows them."""
+"""Pages of workflows in name order, as `services/workflows/listing` shows them."""
 
 from dataclasses import dataclass, fields
 from datetime import datetime

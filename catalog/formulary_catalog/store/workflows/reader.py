@@ -1,6 +1,6 @@
 """Reading workflows by name or id, under row-level security.
 
-`search.lookup` calls it for whatever names a workflow, and checks again with the pure rules what the call may read.
+`kernel.lookup` calls it for whatever names a workflow, and checks again with the pure rules what the call may read.
 """
 
 from collections.abc import Collection

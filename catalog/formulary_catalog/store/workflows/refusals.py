@@ -1,7 +1,8 @@
 """Objects of the cluster that the operator does not take into the catalog, each with the reason that its status gives.
 
-The operator notes them, and the resync compares; `workflows/refused` lists them under row-level security. The row of
-an object goes in the transaction that stores it or ends serving it (`store/workflows/writer`), without a round trip.
+The operator notes them, and the resync compares; `services/workflows/refused` lists them under row-level security. The
+row of an object goes in the transaction that stores it or ends serving it (`store/workflows/writer`), without a round
+trip.
 """
 
 from collections.abc import Collection

@@ -1,6 +1,6 @@
 """What is read of all served workflows at once, to find stale and duplicate ones: no statement for each workflow.
 
-`workflows/upkeep` calls it. Everything is read under row-level security.
+`services/workflows/upkeep` calls it. Everything is read under row-level security.
 """
 
 from collections import Counter

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.browsing import DOCUMENTS
 from support.filling import fill

@@ -5,11 +5,11 @@ import pytest
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import UnknownWorkflow
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.workflows.browsing import Browsing
+from formulary_catalog.services.workflows.relations import Relations
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_catalog.workflows.browsing import Browsing
-from formulary_catalog.workflows.relations import Relations
 from support.browsing import ASKED, CALLER, edges
 from support.filling import fill
 from support.manifest import workflow

@@ -7,10 +7,10 @@ import pytest
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.workflows.listing import Listing
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_catalog.workflows.listing import Listing
 from support.browsing import ASKED, CALLER, DOCUMENTS, NO_CONTEXT, listing
 from support.filling import entry, fill
 from support.manifest import workflow

@@ -5,12 +5,12 @@ import pytest
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
-from formulary_catalog.runs.reading import RunReading
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.services.runs.reading import RunReading
+from formulary_catalog.services.workflows.relations import Relations
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_catalog.workflows.relations import Relations
 from support.browsing import ASKED, CALLER, NO_CONTEXT, edges, related, requires, walk
 from support.filling import entry, fill
 from support.manifest import workflow

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.cli.audit.rendering import show_story
 from formulary_catalog.domain.audit.chain import IntegrityFinding, Problem
 from formulary_catalog.domain.audit.narration import narrate
 from formulary_catalog.domain.audit.passages import KINDS
 from formulary_catalog.domain.audit.wording import Tone, spell_duration
 from formulary_catalog.domain.reading import TraceAnswer
+from formulary_catalog.edges.cli.audit.rendering import show_story
+from formulary_catalog.edges.mcp.tools import TOOLS_BY_NAME
 from formulary_catalog.runtime.terminal import Page
-from formulary_catalog.server.mcp.tools import TOOLS_BY_NAME
 from support import incident
 from support.golden import assert_golden
 from support.incident import UNSUPPORTED, answer, call, recalled, story

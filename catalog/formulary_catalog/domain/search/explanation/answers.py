@@ -1,6 +1,6 @@
 """The answers of `explain`: why a workflow is in a search's answer, or why not, and what a recorded search found.
 
-`search/explanation/service` makes them; REST, the console and the command line present them.
+`services/search/explanation/service` makes them; REST, the console and the command line present them.
 """
 
 from pydantic import Field

@@ -1,6 +1,6 @@
 """What speaks for an allowed workflow, part by part, and what would have had to differ for it to be first.
 
-`search/explanation/service` asks for it. The parts that count in the score add up to the score of
+`services/search/explanation/service` asks for it. The parts that count in the score add up to the score of
 `domain/search/scoring`: a property test says so. Custom labels are named only for who may read constraints.
 """
 

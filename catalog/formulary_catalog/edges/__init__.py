@@ -1,0 +1,1 @@
+"""Where requests come in: MCP, REST, the console, commands."""

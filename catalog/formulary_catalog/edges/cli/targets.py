@@ -1,0 +1,213 @@
+"""Which catalog a read command asks: a running server, unless a database is named."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from formulary_catalog.domain.targets.reference import FORM
+from formulary_catalog.edges.cli.options import DEFAULT_URL, data_dir_option, database_option, settings_of
+from formulary_catalog.errors import FormularyError, InvalidInput
+
+if TYPE_CHECKING:
+    from formulary_catalog.edges.cli.catalog.catalogs import Catalog
+    from formulary_catalog.operations.operation import A, Operation, R
+    from formulary_catalog.operations.services import Services
+    from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.settings import Settings
+
+_SECONDS = 20.0
+"""A person waits longer than an agent, and a database that was started for one question begins slowly."""
+_T = TypeVar("_T")
+_COMPLETION_SECONDS = 1.0
+_MOST_COMPLETED = 1000
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogTarget:
+    """The options that name a catalog, and the incident on whose behalf it is asked."""
+
+    url: str | None
+    database_url: str | None
+    data_dir: Path | None
+    remediation_id: str
+
+    def show(
+        self,
+        operation: "Operation[A, R]",
+        given: Mapping[str, Any],
+        page: "Callable[[R, Page], None]",
+        *,
+        as_json: bool,
+        by_meaning: bool = False,
+    ) -> "R":
+        """The answer to an operation, printed as JSON or as `page` shows it; `by_meaning` as of `ask`.
+
+        Raises:
+            FormularyError: as `ask`.
+        """
+        answer = self.answer(operation, given, by_meaning=by_meaning)
+        show(answer, page, as_json=as_json)
+        return answer
+
+    def answer(self, operation: "Operation[A, R]", given: Mapping[str, Any], *, by_meaning: bool = False) -> "R":
+        """The answer to an operation on behalf of the incident.
+
+        Raises:
+            FormularyError: as `ask`.
+        """
+        return self.ask(
+            lambda catalog: catalog.ask(operation, given, remediation_id=self.remediation_id), by_meaning=by_meaning
+        )
+
+    def ask(self, question: Callable[["Catalog"], Awaitable[_T]], *, by_meaning: bool = False) -> _T:
+        """The answer to a question; `by_meaning` loads the embedding model if this process has to search itself.
+
+        Raises:
+            FormularyError: the catalog's own, or Unavailable and StartupError if it cannot be reached.
+        """
+
+        async def asked() -> _T:
+            async with self._catalog(by_meaning=by_meaning) as catalog:
+                return await question(catalog)
+
+        return asyncio.run(asked())
+
+    def _catalog(self, *, by_meaning: bool) -> AbstractAsyncContextManager["Catalog"]:
+        from formulary_catalog.edges.cli.catalog.catalogs import served_catalog
+
+        if url := self._served_at():
+            return served_catalog(url, token=self._settings().token)
+        return _stored_catalog(self._settings(), by_meaning=by_meaning)
+
+    def _settings(self) -> "Settings":
+        return settings_of(database_url=self.database_url, data_dir=self.data_dir)
+
+    def _served_at(self) -> str:
+        """The server to ask; empty for a database. A flag goes before the environment, a server before a database."""
+        settings = self._settings()
+        by_flag = bool(self.database_url or self.data_dir)
+        if not by_flag and (self.url or not (settings.database_url or settings.data_dir)):
+            return self.url or DEFAULT_URL
+        return ""
+
+
+def show(answer: "R", page: "Callable[[R, Page], None]", *, as_json: bool) -> None:
+    """Print an answer as JSON, or as `page` shows it."""
+    from formulary_catalog.runtime.terminal import Page
+
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        page(answer, Page())
+
+
+def url_option(command: _F) -> _F:
+    """`--url`."""
+    return click.option(
+        "--url", envvar="FORMULARY_URL", help=f"Server to ask, {DEFAULT_URL} by default. [FORMULARY_URL]"
+    )(command)
+
+
+def workflow_ids(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """For a shell that completes: workflows that the server of the command lists. None where it does not answer."""
+    try:
+        listed = asyncio.run(_listed(ctx.params.get("url") or DEFAULT_URL))
+    except (FormularyError, OSError):  # an error would be printed into the line that somebody types
+        return []
+    return [each for each in listed if each.startswith(incomplete.lower())]
+
+
+async def _listed(url: str) -> list[str]:
+    from formulary_catalog.domain.answers.catalog import WorkflowList
+    from formulary_catalog.edges.cli.http_client import connected
+
+    async with connected(url, token=settings_of().token, seconds=_COMPLETION_SECONDS) as server:
+        page = await server.answer(WorkflowList, "GET", "/workflows", params={"limit": _MOST_COMPLETED})
+    return [each.workflow_id for each in page.workflows]
+
+
+def incident_option(command: _F) -> _F:
+    """`--remediation-id`."""
+    return click.option("--remediation-id", default="", metavar="ID", help="Ask on behalf of this incident.")(command)
+
+
+def about_option(command: _F) -> _F:
+    """`--target`; `catalog_options` hands it on as `about`."""
+    return click.option(
+        "--target", default="", metavar=FORM, help="Ask about this object, under what its owners demand."
+    )(command)
+
+
+def check_remediation_id(remediation_id: str) -> None:
+    """Raises InvalidInput for an id that cannot be sent."""
+    if not (remediation_id.isascii() and remediation_id.isprintable()):
+        raise InvalidInput("--remediation-id holds characters that no identifier has", field="remediation_id")
+
+
+def target_options(command: Callable[..., None]) -> Callable[..., None]:
+    """`--url`, `--database-url`, `--data-dir` and `--remediation-id`, handed on as `target`."""
+    return incident_option(catalog_options(command))
+
+
+def catalog_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The same without an incident, for what people ask of the catalog as a whole."""
+
+    @wraps(command)
+    def with_target(
+        *,
+        url: str | None,
+        database_url: str | None,
+        data_dir: Path | None,
+        remediation_id: str = "",
+        **others: Any,
+    ) -> None:
+        check_remediation_id(remediation_id)
+        if "target" in others:
+            others["about"] = others.pop("target")
+        target = CatalogTarget(url=url, database_url=database_url, data_dir=data_dir, remediation_id=remediation_id)
+        command(target=target, **others)
+
+    options = [url_option, database_option, data_dir_option]
+    decorated: Callable[..., None] = with_target
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated
+
+
+@asynccontextmanager
+async def _stored_catalog(settings: "Settings", *, by_meaning: bool) -> AsyncIterator["Catalog"]:
+    from formulary_catalog.edges.cli.catalog.catalogs import StoredCatalog
+
+    async with _services(settings, by_meaning=by_meaning) as services:
+        yield StoredCatalog(services)
+
+
+@asynccontextmanager
+async def _services(settings: "Settings", *, by_meaning: bool) -> AsyncIterator["Services"]:
+    """The services on the database that the settings name.
+
+    Raises:
+        StartupError, Unavailable: it cannot be used.
+    """
+    from formulary_catalog.operations.services import Services
+    from formulary_catalog.runtime.databases import existing_database, with_analytics
+    from formulary_catalog.runtime.serving_process import open_catalog
+    from formulary_catalog.settings import ContextPolicy
+    from formulary_catalog.store.database.connection import Role
+
+    async with (
+        existing_database(settings, role=Role.SERVER) as dsn,
+        open_catalog(
+            settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=by_meaning, deadline=_SECONDS
+        ) as parts,
+    ):
+        # Nothing is run, so no key of inputs is needed.
+        settings = with_analytics(settings).model_copy(update={"input_key_file": None})
+        yield Services.on(parts, settings=settings)

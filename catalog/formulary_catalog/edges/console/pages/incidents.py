@@ -1,0 +1,158 @@
+"""What happened: the incidents by their traces, the story of one, and its files.
+
+The story is the one of `formulary trace show`, the files are those of `formulary trace export`; both are what the
+visitor's own rights allow.
+"""
+
+from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.alerts.reading import is_alert_id
+from formulary_catalog.domain.audit.chain import OWN_TRACE
+from formulary_catalog.domain.audit.export import FileName, directory_name
+from formulary_catalog.domain.audit.wording import spell_duration
+from formulary_catalog.domain.console_address import CONSOLE_PATH
+from formulary_catalog.domain.reading import IncidentAnswer, TraceAnswer
+from formulary_catalog.domain.runs.run import DRY_RUN, NO_RUN, OUTCOMES, REFUSED
+from formulary_catalog.domain.text import MAX_LABEL_LENGTH
+from formulary_catalog.edges.console.asking import answer_to
+from formulary_catalog.edges.console.pages.story import story_events
+from formulary_catalog.edges.console.pages.waiting import DECIDING
+from formulary_catalog.edges.console.route import ConsoleRoute
+from formulary_catalog.edges.console.templating import render
+from formulary_catalog.edges.console.visitor import visitor_of
+from formulary_catalog.edges.rest.calls import checked_call, services_of
+from formulary_catalog.errors import NotFound
+from formulary_catalog.operations.arguments.reading import TraceArguments, TracesArguments
+from formulary_catalog.operations.arguments.texts import OneOf
+from formulary_catalog.operations.audit import TRACES
+
+router = APIRouter(route_class=ConsoleRoute)
+
+SINCE = {"": "any time", "1h": "the last hour", "24h": "the last day", "7d": "the last week", "30d": "the last month"}
+_OUTCOMES = {each: "no run" if each == NO_RUN else each.replace("_", " ") for each in OUTCOMES}
+"""What a trace may have come to, in words."""
+_VERIFIED = {"helped": "helped", "not_helped": "did not help", "relapsed": "relapsed"}
+_STATES = {**_OUTCOMES, "completed": "run ended", **_VERIFIED, DRY_RUN: "dry run only", REFUSED: "refused"}
+"""What became of it. That a run ended well does not say that it helped."""
+_TONES = {
+    **dict.fromkeys(("completed", "helped"), "good"),
+    **dict.fromkeys(("failed", "timed_out", "cancelled", "halted", "not_helped", "relapsed", REFUSED), "bad"),
+    **dict.fromkeys((NO_RUN, DRY_RUN), "plain"),
+}
+SHOWN_STATES: dict[str, Any] = {"states": _STATES, "tones": _TONES}
+"""What every page needs that lists incidents."""
+_OF = {"incidents": "incidents and runs", "all": "all, searches for no incident too"}
+_DAYS = 30
+_EVENTS = 50
+"""Events on one page."""
+_CARDS = 10
+"""Runs that wait, of one incident."""
+_FILES: dict[FileName, str] = {
+    "verdict.md": "text/markdown; charset=utf-8",
+    "verdict.json": "application/json",
+    "events.ndjson": "application/x-ndjson",
+    "replay.json": "application/json",
+    "diff.json": "application/json",
+}
+"""What can be taken away, the story for people first."""
+
+
+class IncidentsShown(TracesArguments):
+    """Which are on the page: without what people asked for no incident, unless they want to see that."""
+
+    of: Annotated[Literal["all", "incidents"], OneOf()] = Field(
+        "incidents", description="all: what belongs to no incident, too."
+    )
+
+
+@router.get(f"{CONSOLE_PATH}/incidents")
+async def incidents(request: Request) -> Response:
+    """Those whose traces changed last."""
+    _, asked = await checked_call(request, "read.traces", IncidentsShown)
+    page = await answer_to(request, TRACES, arguments=asked)
+    filtered = bool(asked.since or asked.namespace or asked.remediation_id or asked.outcome)
+    is_first = not (filtered or asked.cursor)
+    runs = services_of(request).runs
+    ended = await runs.outcomes(days=_DAYS, caller=visitor_of(request).caller) if is_first else None
+    return render(
+        request,
+        "incidents.html",
+        title="Incidents",
+        page=page,
+        asked=asked,
+        outcomes=_OUTCOMES,
+        kinds=_OF,
+        since=SINCE if asked.since in SINCE else {**SINCE, asked.since: asked.since},
+        filtered=filtered,
+        own=OWN_TRACE,
+        ended=ended,
+        altered=(),
+        **SHOWN_STATES,
+    )
+
+
+@router.get(f"{CONSOLE_PATH}/incidents/{{trace_id:path}}")
+async def incident(request: Request, trace_id: str) -> Response:
+    """The story of one, what it demands, and whether its record is as it was written."""
+    _, asked = await checked_call(request, "read.trace", TraceArguments)
+    caller = visitor_of(request).caller
+    try:
+        trace = await services_of(request).traces.story(
+            asked.trace_id, limit=min(asked.limit, _EVENTS), after=asked.cursor, caller=caller
+        )
+    except NotFound:
+        if not is_alert_id(asked.trace_id):
+            raise
+        # Nobody has asked about the alert yet: a person who comes from its notification needs no agent.
+        known = await services_of(request).incidents.incident(asked.trace_id, caller=caller)
+        return render(request, "incident_alert.html", title=asked.trace_id, demands=known)
+    demands = await _demands(request, trace, caller=caller)
+    waiting = await services_of(request).runs.waiting(trace_id=asked.trace_id, limit=_CARDS, caller=caller)
+    return render(
+        request,
+        "incident.html",
+        title=trace.trace_id,
+        trace=trace,
+        events=story_events(trace),
+        took=spell_duration(trace.story.took),
+        demands=demands,
+        runs=waiting.approvals,
+        decided="",
+        is_known=demands is not None or trace.trace_id.startswith(OWN_TRACE),
+        files=_FILES,
+        file_href=lambda name: f"{CONSOLE_PATH}/files/{name}?{urlencode({'trace_id': trace.trace_id})}",
+        **DECIDING,
+    )
+
+
+@router.get(f"{CONSOLE_PATH}/files/{{name}}")
+async def file(request: Request, name: str) -> Response:
+    """A file of the trace, as the command writes it."""
+    if (known := next((each for each in _FILES if each == name), None)) is None:
+        raise NotFound(f"there is no file {name[:60]!r} of a trace; take one of {', '.join(_FILES)}", reference=name)
+    trace_id = request.query_params.get("trace_id", "")[:MAX_LABEL_LENGTH]
+    exported = await services_of(request).traces.files(trace_id, caller=visitor_of(request).caller)
+    saved = f"{directory_name(trace_id)}-{name}"
+    return Response(
+        exported.files[known].encode(),
+        media_type=_FILES[known],
+        headers={"Content-Disposition": f'attachment; filename="{saved}"'},
+    )
+
+
+async def _demands(request: Request, trace: TraceAnswer, *, caller: Caller) -> IncidentAnswer | None:
+    """The incident, as far as it is still known and the visitor may use it: its custom labels are for nobody else."""
+    named = trace.story.analysis or trace.trace_id
+    if named.startswith(OWN_TRACE):
+        return None
+    try:
+        found = await services_of(request).incidents.incident(named, caller=caller)
+    except NotFound:
+        return None
+    # A call may have claimed another incident than the one whose trace it is in.
+    return found if found.namespace in trace.namespaces else None

@@ -1,1 +1,0 @@
-"""Answering: the incident's context, the search, the details, and the trail they leave."""

@@ -1,1 +1,0 @@
-"""Targets of calls: what their owners demand, for calls and for people."""

@@ -1,0 +1,1 @@
+"""What can be asked, a folder for each subject. Edges call it."""

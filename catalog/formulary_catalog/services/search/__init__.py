@@ -1,0 +1,1 @@
+"""Searches, and why a workflow is in an answer."""
