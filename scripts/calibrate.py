@@ -22,6 +22,7 @@ from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import Calibration
 from formulary_catalog.domain.search.fit import Wanted, places_found, words_held
 from formulary_catalog.domain.search.label_weights import SEVERITY_CONTRADICTED, label_evidence, severity_evidence
+from formulary_catalog.domain.search.query import information
 from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder, load_embedder
@@ -130,7 +131,7 @@ async def _under_all_constraints(
                 variant=variant,
                 nearest_known=nearest or 0.0,
                 pasted=plain.parsed.pasted,
-                information=plain.parsed.information,
+                information=information(plain.parsed.text),
                 features=features(evidence, declared=declared, plan=plan, wanted=wanted),
                 further=np.array([_not_fitted(one, plan=plan) for one in declared]),
                 grades=np.array([each.judgement.grade(one.name) for one in evidence]),

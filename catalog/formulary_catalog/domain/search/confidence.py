@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 CONFIDENCE_DIGITS = 4
+_LEAST = 10.0**-CONFIDENCE_DIGITS
 OF_LABELS_ONLY = 0.1
 """The confidence where nothing but labels chose."""
 CAUSE_INFORMATION, MOST_OF_A_SYMPTOM = 11.3, 0.6
@@ -70,7 +71,7 @@ class QueryPart(NamedTuple):
             information=calibration.information * math.log1p(information),
             known=calibration.known * (nearest_known or 0.0),
             pasted=calibration.pasted if pasted else 0.0,
-            most=_log_odds(MOST_OF_A_SYMPTOM) if information < CAUSE_INFORMATION else math.inf,
+            most=log_odds_of(MOST_OF_A_SYMPTOM) if information < CAUSE_INFORMATION else math.inf,
         )
 
 
@@ -82,14 +83,13 @@ def confidences(
     nearest_known: float | None,
     pasted: bool = False,
 ) -> npt.NDArray[np.float64]:
-    """The probability, 0..1, that each workflow is right. For one query it never falls as the log odds rise.
-
-    What a query leaves open is open for each workflow, whatever others there are.
-    """
+    """The probability, 0..1, that each workflow is right, whatever others there are. More log odds, no less of it."""
     query = QueryPart.of(information=information, by_meaning=by_meaning, nearest_known=nearest_known, pasted=pasted)
     likely = np.minimum(query.total + query.of_score * log_odds, query.most)
     return (1 / (1 + np.exp(-likely))).round(CONFIDENCE_DIGITS)
 
 
-def _log_odds(confidence: float) -> float:
-    return math.log(confidence / (1 - confidence))
+def log_odds_of(confidence: float) -> float:
+    """The log odds of a confidence as it is shown: those of 0 and 1 are cut to what has so many digits."""
+    likely = min(max(confidence, _LEAST), 1 - _LEAST)
+    return math.log(likely / (1 - likely))

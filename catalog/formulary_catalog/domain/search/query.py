@@ -54,11 +54,6 @@ class ParsedQuery:
         """The signal type, folded, that speaks for a workflow which declares it."""
         return fold(self.cause or self.signal)
 
-    @property
-    def information(self) -> float:
-        """How much it says: `information` of its text."""
-        return information(self.text)
-
     def inferred(self, *, signal_declared: bool) -> dict[str, str]:
         """What the query mentions, by dimension; `signal_declared`: an allowed workflow declares the signal type."""
         if (self.cause or not signal_declared) and fold(self.signal) not in CANONICAL_BY_FOLD:

@@ -19,6 +19,7 @@ from formulary_catalog.domain.search.explanation.answers import (
     RecordedPlace,
 )
 from formulary_catalog.domain.search.explanation.evidence import RankingBasis, changes_to_be_first, evidence_of
+from formulary_catalog.domain.search.query import information
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.scoring import LEAST_CONFIDENCE, SCORE_DIGITS, Scored
 from formulary_catalog.domain.workflows.exclusion import Exclusion
@@ -156,7 +157,7 @@ def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Itera
         return
     by_meaning = ranked.mode is SearchMode.HYBRID
     query = QueryPart.of(
-        information=ranked.plan.parsed.information,
+        information=information(ranked.plan.parsed.text),
         by_meaning=by_meaning,
         nearest_known=ranked.nearest_known,
         pasted=ranked.plan.parsed.pasted,
