@@ -28,7 +28,7 @@ A = TypeVar("A", bound=Arguments)
 R = TypeVar("R", bound=Answer)
 CALL_SECONDS = 15.0
 """Deadline of one call; a search waits at most two seconds for its context, so this is only met when all is stuck."""
-_IN_PATH = re.compile(r"{(\w+)(?::path)?}")
+_IN_PATH = re.compile(r"{(\w+)(:path)?}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Route:
 
     def address(self, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """The path of a call with these arguments, and the arguments that are no part of it."""
-        path = _IN_PATH.sub(lambda match: _quoted(str(given[match[1]])), self.path)
+        path = _IN_PATH.sub(lambda match: _quoted(str(given[match[1]]), whole=bool(match[2])), self.path)
         return path, {name: value for name, value in given.items() if name not in self.in_path}
 
 
@@ -134,6 +134,6 @@ class Operation(Generic[A, R]):
     of_incident: bool = True
 
 
-def _quoted(value: str) -> str:
-    """Names keep their slashes; of two in a row proxies make one."""
-    return quote(value, safe="/@").replace("//", "%2F%2F")
+def _quoted(value: str, *, whole: bool) -> str:
+    """A value as part of a path. What takes all of a path keeps its slashes; of two in a row proxies make one."""
+    return quote(value, safe="/@").replace("//", "%2F%2F") if whole else quote(value, safe="")
