@@ -41,6 +41,8 @@ def main() -> int:
             if given.command == "try":
                 return _try_all(faults, node=node, output=given.output)
             return _check_all(faults, node=node, keep=given.command == "evidence")
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except (NoNode, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -82,8 +84,11 @@ def _in_turn(faults: Sequence[Fault], act: Callable[[Fault], T]) -> list[T]:
     """Those of one namespace beside each other, then those of the whole cluster one by one."""
     alone = [fault for fault in faults if fault.scope == "cluster"]
     together = [fault for fault in faults if fault.scope == "namespace"]
-    with ThreadPoolExecutor(max_workers=_AT_A_TIME) as pool:
-        return [*pool.map(act, together), *map(act, alone)]
+    pool = ThreadPoolExecutor(max_workers=_AT_A_TIME)
+    try:
+        return [*pool.map(act, together), *(pool.submit(act, fault).result() for fault in alone)]
+    finally:  # who is stopped ends the node, and with it what these still do there
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _keep(fault: Fault, evidence: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from lab.fault import Fault
@@ -15,16 +16,18 @@ _POLL_SECONDS = 1.0
 
 
 class Shell:
-    """bash beside a node, in the namespace of a fault."""
+    """bash beside a node, in the namespace of a fault. Each method raises RuntimeError once the node has ended."""
 
     def __init__(self, node: Node, fault: Fault) -> None:
         kubectl = node.kubectl_program
+        init = (node.home / PID_FILE).read_text()
+        self._node_init = Path("/proc", init)
         self._environment = {
             "PATH": f"{kubectl.parent}:{os.defpath}:/usr/sbin:/sbin",
             "HOME": str(node.home),
             "KUBECONFIG": str(node.kubeconfig),
             "NS": fault.namespace,
-            "NODE_PID": (node.home / PID_FILE).read_text(),
+            "NODE_PID": init,
         }
 
     def run(self, snippet: str) -> None:
@@ -61,7 +64,7 @@ class Shell:
 
     def _run(self, snippet: str) -> subprocess.CompletedProcess[str]:
         bounded = ("timeout", f"{_SNIPPET_SECONDS:.0f}", "bash", "-c", f"source {_FUNCTIONS}\n{snippet}")
-        return subprocess.run(
+        with subprocess.Popen(
             bounded,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -69,5 +72,13 @@ class Shell:
             text=True,
             errors="replace",
             env=self._environment,
-            check=False,
-        )
+        ) as process:
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    output, _ = process.communicate(timeout=_POLL_SECONDS)
+                    break
+                if not self._node_init.exists():
+                    process.terminate()  # `timeout` ends what it has started, too
+        if not self._node_init.exists():
+            raise RuntimeError("the node has ended")
+        return subprocess.CompletedProcess(bounded, process.returncode, stdout=output)

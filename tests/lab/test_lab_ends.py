@@ -13,9 +13,12 @@ import pytest
 from lab.node.formulary_image import ROOT
 from lab.node.layers import cache
 from lab.node.node import start_node
+from lab.node.programs import find_programs
+from support.control_plane import Cluster, KubectlFailed
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800), pytest.mark.usefixtures("programs")]
+_OF_TRIALS = f"{ROOT}/lab/functions.sh"
 
 
 def nodes() -> list[str]:
@@ -30,7 +33,7 @@ def left_behind(*, others: Collection[str]) -> list[str]:
     """
     found = [*nodes(), *map(str, Path("/sys/fs/cgroup").glob("*/node-*"))]
     lines = [*Path("/proc/self/mounts").read_text().splitlines(), *_commands()]
-    found += [line for line in lines if "/nodes/node-" in line]
+    found += [line for line in lines if "/nodes/node-" in line or _OF_TRIALS in line]
     return [each for each in found if not any(other in each for other in others)]
 
 
@@ -52,6 +55,19 @@ def test_nothing_is_left_of_a_node_whose_owner_is(number: signal.Signals) -> Non
     wait_until(lambda: not left_behind(others=others), what="the end of all of it")
 
 
+@pytest.mark.parametrize(("command", "namespace"), [("try", "formulary"), ("check", "shipping")])
+def test_a_lab_that_is_stopped_at_its_work_ends_soon_and_leaves_nothing(
+    command: str, namespace: str, tmp_path: Path
+) -> None:
+    others = nodes()
+    with _started("lab", command, "quota-pods") as owner:
+        wait_until(lambda: _has_pods(namespace, others=others, home=tmp_path), what="the work to begin", seconds=180)
+        owner.terminate()
+        owner.wait(20)
+
+    wait_until(lambda: not left_behind(others=others), what="the end of all of it", seconds=5)
+
+
 @contextmanager
 def _started(*module: str) -> Iterator[subprocess.Popen[str]]:
     path = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
@@ -67,6 +83,18 @@ def _started(*module: str) -> Iterator[subprocess.Popen[str]]:
         except BaseException:
             owner.kill()
             raise
+
+
+def _has_pods(namespace: str, *, others: Collection[str], home: Path) -> bool:
+    """Whether there are pods in this namespace of the new node."""
+    for kubeconfig in (cache() / "nodes").glob("*/kubeconfig"):
+        if kubeconfig.parent.name not in others:
+            node = Cluster(kubectl=find_programs().control_plane / "kubectl", kubeconfig=kubeconfig, home=home)
+            try:
+                return bool(node.get("pods", f"--namespace={namespace}")["items"])
+            except KubectlFailed:
+                return False
+    return False
 
 
 def _commands() -> Iterator[str]:
