@@ -39,9 +39,10 @@ def alertmanager(webhook: str, *, token: str) -> Iterator[str]:
         settings, log = Path(place, "alertmanager.yml"), Path(place, "log")
         settings.write_text(yaml.safe_dump(configuration))
         options = [f"--config.file={settings}", f"--storage.path={place}/data", "--cluster.listen-address="]
-        program = [package / "usr" / "bin" / "prometheus-alertmanager", *options, f"--web.listen-address={url[7:]}"]
+        options.append(f"--web.listen-address={url.removeprefix('http://')}")
+        program = (str(package / "usr" / "bin" / "prometheus-alertmanager"), *options)
         with log.open("wb") as output:
-            apart = ["unshare", "--mount", "sh", "-c", _WITH_TEMPLATES, package]
+            apart = ("unshare", "--mount", "sh", "-c", _WITH_TEMPLATES, str(package))
             process = subprocess.Popen([*apart, *program], stdout=output, stderr=output)
         try:
             wait_until(lambda: _is_ready(url), what="Alertmanager to answer", shown=log.read_text)

@@ -296,7 +296,7 @@ def test_labels_of_its_target_or_namespace_constrain_a_run_that_somebody_creates
     cluster.kubectl("label", "--overwrite", "namespace", ns, environment, restarts)
     if says != "gone":
         cluster.apply(_deployment(name), namespace=ns)
-    target = {"target": {"kind": "Deployment", "name": name}} if named else {}
+    target: dict[str, Any] = {"target": {"kind": "Deployment", "name": name}} if named else {}
     asked = invocation(name, workflow="without-incident", input=INPUT, **target)
     cluster.apply(asked, namespace=ns)
     told = await_phase(cluster, name, phase, namespace=ns)
@@ -312,7 +312,7 @@ def test_a_search_binds_a_run_that_somebody_creates_with_kubectl_to_its_target(
     said = {"caller": UNPROVEN_USER, "search_id": search, "target": f"{ns}/Deployment/searched", "outcome": "ok"}
     fetch(dsn, "select formulary.append_trace($1, 'search', $2)", f"tr_{search}", json.dumps(said))
     asked: dict[str, Any] = {"workflow": "without-incident", "input": INPUT, "searchId": search}
-    elsewhere = {"target": {"kind": "Deployment", "name": "not-searched"}}
+    elsewhere: dict[str, Any] = {"target": {"kind": "Deployment", "name": "not-searched"}}
     cluster.apply(invocation("bound", **asked), invocation("lies", **asked, **elsewhere), namespace=ns)
 
     await_phase(cluster, "bound", "AwaitingApproval", namespace=ns)
