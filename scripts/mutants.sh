@@ -12,18 +12,18 @@ package=src/formulary_catalog
 
 if [ "${HALF:-rules}" = store ]; then
     modules=("$package"/store/search/filters.py)
-    tests=(tests/property/store/test_matching_equals_sql.py tests/property/search/test_filter_through_service.py)
+    tests=(tests/property/store/test_matching_equals_sql.py tests/property/kernel/search/test_filter_through_service.py)
 else
     modules=(
         "$package"/domain/{text,workflows/labels,workflows/matching}.py
         "$package"/domain/search/{terms,query,spelling,synonyms,candidates,fit,scoring,confidence,caution,label_weights}.py
-        "$package"/search/planning.py
+        "$package"/kernel/search/planning.py
     )
     tests=(
         tests/property/domain/{test_text_words,workflows/test_label_rules}.py
         tests/property/domain/search/test_{scoring_rules,places,terms,query_grammar}.py
         tests/unit/domain/search/test_{caution,spelling,synonyms}.py
-        tests/unit/search/test_planning.py
+        tests/unit/kernel/search/test_planning.py
     )
 fi
 

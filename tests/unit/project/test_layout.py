@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -147,3 +148,14 @@ def _log_events(path: Path) -> Iterator[str]:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="_log" | "log"), attr=level), args=[event, *_]):
                 if level in ("debug", "info", "warning", "error", "exception", "critical"):
                     yield str(event.value) if isinstance(event, ast.Constant) else ast.unparse(event)
+
+
+@pytest.mark.parametrize("half", ["rules", "store"])
+def test_what_mutants_change_and_the_tests_that_notice_are_there(half: str) -> None:
+    text = (ROOT / "scripts" / "mutants.sh").read_text()
+    chosen = text[text.index("if [") : text.index("\nfi\n") + 4]
+    script = f'package=catalog/formulary_catalog\n{chosen}printf "%s\\n" "${{modules[@]}}" "${{tests[@]}}"'
+    listed = subprocess.run(["bash", "-c", script], env={"HALF": half}, capture_output=True, text=True, check=True)
+    named = listed.stdout.split()
+    assert len(named) > 2
+    assert [name for name in named if not (ROOT / name).is_file()] == []
