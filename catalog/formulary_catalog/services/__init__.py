@@ -1,1 +1,1 @@
-"""What can be asked, a folder for each subject. Edges call it."""
+"""The answers, a folder for each subject. Operations call them."""

@@ -1,6 +1,6 @@
 """A request for a run, built in one way for all requesters: an agent through the server, or a person with kubectl.
 
-`services/runs/preparation` calls it for the server, the operator's `services/runs/request` for objects that people
+`services/runs/preparation` calls it for the server, the operator's `runs/request` for objects that people
 created. Both have found the workflow and the incident before, and checked what only they can check.
 """
 
