@@ -8,7 +8,7 @@ from formulary_catalog.operations.arguments.governance import (
     VerdictArguments,
 )
 from formulary_catalog.operations.arguments.reading import ContractsPageArguments
-from formulary_catalog.operations.operation import Operation, Route, Tool
+from formulary_catalog.operations.operation import Operation, Route, Tool, as_it_is
 from formulary_catalog.services.governance.answers import EnforceAnswer, GateAnswer, ReplayAnswer, VerdictAnswer
 from formulary_catalog.settings import Toolset
 
@@ -27,6 +27,7 @@ GATE = Operation(
             "every action. Runs of workflows are judged again, from facts. Does nothing itself."
         ),
         narrowed_by=("context", "proposed_actions"),
+        shrink=as_it_is,
     ),
 )
 ENFORCE = Operation(
@@ -46,6 +47,7 @@ ENFORCE = Operation(
             "itself."
         ),
         narrowed_by=("trace_id",),
+        shrink=as_it_is,
     ),
 )
 VERDICT = Operation(
@@ -64,6 +66,7 @@ VERDICT = Operation(
             "and what to do next, as a page too. Call it after governance_gate and governance_enforce."
         ),
         narrowed_by=("enforce_result",),
+        shrink=as_it_is,
     ),
 )
 REPLAY = Operation(
@@ -81,6 +84,7 @@ REPLAY = Operation(
             "Verify that everything recorded in a trace is as it was written: schema, hash chain, structure. FAIL "
             "means that somebody changed the records; report it, do not go on."
         ),
+        shrink=as_it_is,
     ),
 )
 CONTRACTS = Operation(

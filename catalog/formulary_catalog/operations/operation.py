@@ -1,4 +1,4 @@
-"""An operation: one question of callers, said once for MCP, REST, the console and the commands (DESIGN section 2).
+"""An operation: one question of callers, said once for MCP, REST and what commands read (DESIGN section 2).
 
 The other modules of this package list the operations of a subject. `edges.mcp.tools` lists their tools,
 `edges.rest.operation_routes` makes their routes and OpenAPI. Commands ask them over HTTP, or the services of a
@@ -108,7 +108,7 @@ class Tool:
     description: str
     arguments: type[Arguments] | None = None
     answer: type[Answer] | None = None
-    shrink: Callable[[Json], Json] = as_it_is
+    shrink: Callable[[Json], Json]
     read_only: bool = True
     destructive: bool = False
     seconds: float | None = None
@@ -121,8 +121,8 @@ class Tool:
 class Operation(Generic[A, R]):
     """What is asked, and what answers it. `action` is its name in the audit trail.
 
-    It is called as a tool, at a route, or both. One that is `of_incident` answers under the constraints of the incident
-    that the call names.
+    It is called as a tool, at a route, or both. One that is not `of_incident` is for people, who see all that they have
+    a right to: its `run` looks at no incident, its route documents none, and no tool may have it.
     """
 
     action: str
@@ -133,7 +133,12 @@ class Operation(Generic[A, R]):
     route: Route | None = None
     of_incident: bool = True
 
+    def __post_init__(self) -> None:
+        if self.tool is not None and not self.of_incident:
+            raise ValueError(f"{self.tool.name}: a model only asks under the constraints of its incident")
+
 
 def _quoted(value: str, *, whole: bool) -> str:
-    """A value as part of a path. What takes all of a path keeps its slashes; of two in a row proxies make one."""
-    return quote(value, safe="/@").replace("//", "%2F%2F") if whole else quote(value, safe="")
+    """A value as part of a path. What takes all of a path keeps its slashes, unless a client or proxy resolves them."""
+    resolved = not whole or {"", ".", ".."} & set(value.split("/"))
+    return quote(value, safe="" if resolved else "/@")

@@ -9,7 +9,7 @@ from formulary_catalog.domain.search.explanation.answers import Explanation, Rec
 from formulary_catalog.operations.arguments.catalog import DetailsArguments, SearchArguments, SelectionArguments
 from formulary_catalog.operations.arguments.reading import ExplainArguments, RecordedArguments
 from formulary_catalog.operations.arguments.target import WHOLE
-from formulary_catalog.operations.operation import Call, Operation, Route, Tool
+from formulary_catalog.operations.operation import Call, Operation, Route, Tool, as_it_is
 from formulary_catalog.operations.searching import search_request_of
 from formulary_catalog.operations.workflows import WORKFLOW_ID
 from formulary_catalog.settings import Toolset
@@ -46,6 +46,7 @@ SEARCH = Operation(
             "nothing."
         ),
         narrowed_by=("label_environment", "label_priority", "top_k"),
+        shrink=as_it_is,
     ),
 )
 DETAILS = Operation(
@@ -94,6 +95,7 @@ SELECTION = Operation(
         ),
         read_only=False,
         narrowed_by=("search_id", "confidence"),
+        shrink=as_it_is,
     ),
     route=Route(
         method="POST",

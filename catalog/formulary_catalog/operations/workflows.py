@@ -32,7 +32,7 @@ from formulary_catalog.operations.arguments.browsing import (
     RelatedPageArguments,
     SectionArguments,
 )
-from formulary_catalog.operations.operation import Call, Operation, Route, Tool
+from formulary_catalog.operations.operation import Call, Operation, Route, Tool, as_it_is
 from formulary_catalog.settings import Toolset
 
 WORKFLOW_ID = {"workflow_id": "`name`, `namespace/name`, `name@version` or a version id."}
@@ -68,6 +68,7 @@ LIST: Operation[ListArguments, WorkflowList] = Operation(
         ),
         arguments=ListArguments,
         narrowed_by=("signal_type", "risk_level", "limit"),
+        shrink=as_it_is,
     ),
     route=Route(
         path="/workflows",

@@ -62,6 +62,9 @@ class CatalogTarget:
         Raises:
             FormularyError: as `ask`.
         """
+        from formulary_catalog.edges.cli.catalog.catalogs import without_nothing
+
+        operation.arguments.read(without_nothing(given))  # before a database and a model are opened for it
         return self.ask(
             lambda catalog: catalog.ask(operation, given, remediation_id=self.remediation_id), by_meaning=by_meaning
         )

@@ -16,6 +16,7 @@ from formulary_catalog.edges.calls.error_replies import INVOKE_PATH, MCP_PATH
 from formulary_catalog.edges.mcp.tools import TOOLS_BY_NAME
 from formulary_catalog.errors import Overloaded
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.operations.operation import CALL_SECONDS
 from formulary_catalog.services.runs.waiting import PLACES as RUNS_WAITED_FOR
 from formulary_catalog.settings import Settings
 
@@ -191,4 +192,4 @@ class Admission:
         tool = TOOLS_BY_NAME.get(name) if isinstance(name, str) else None
         if tool is None:
             return self._protocol
-        return self._runs if tool.spec.seconds is not None else self._catalog
+        return self._runs if (tool.spec.seconds or 0) > CALL_SECONDS else self._catalog

@@ -17,9 +17,7 @@ from mcp_types import ToolAnnotations
 from formulary_catalog.domain.answers.shortening import Json
 from formulary_catalog.edges.mcp.schemas import output_schema
 from formulary_catalog.operations.arguments.base import Arguments
-from formulary_catalog.operations.arguments.catalog import (
-    CLUSTER,
-)
+from formulary_catalog.operations.arguments.catalog import CLUSTER
 from formulary_catalog.operations.arguments.input_schema import input_schema, listed_name
 from formulary_catalog.operations.operation import Operation, Tool
 from formulary_catalog.operations.table import OPERATIONS

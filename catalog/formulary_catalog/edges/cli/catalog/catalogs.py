@@ -2,13 +2,10 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.answers.catalog import (
-    Answer,
-    SearchAnswer,
-)
+from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest
 from formulary_catalog.domain.workflows.labels import wire_name
 from formulary_catalog.edges.cli.http_client import Remote, connected, incident_headers
@@ -18,7 +15,6 @@ from formulary_catalog.operations.operation import A, Call, Operation, R
 if TYPE_CHECKING:
     from formulary_catalog.operations.services import Services
 
-_A = TypeVar("_A", bound=Answer)
 _SECONDS = 20.0  # longer than the server's own deadline
 _PAGE = 100
 _CALLER = Caller(name="local", access=EVERYTHING)
@@ -41,7 +37,7 @@ class StoredCatalog:
         self._services = services
 
     async def ask(self, operation: Operation[A, R], given: Mapping[str, Any], *, remediation_id: str = "") -> R:
-        arguments = operation.arguments.read(_without_nothing(given))
+        arguments = operation.arguments.read(without_nothing(given))
         call = Call(
             services=self._services,
             arguments=arguments,
@@ -64,7 +60,7 @@ class ServedCatalog:
     async def ask(self, operation: Operation[A, R], given: Mapping[str, Any], *, remediation_id: str = "") -> R:
         route = operation.route
         assert route is not None, "commands ask what has a route"
-        operation.arguments.read(said := _without_nothing(given))
+        operation.arguments.read(said := without_nothing(given))
         path, others = route.address(said)
         return await self._server.answer(
             operation.answer,
@@ -81,7 +77,7 @@ class ServedCatalog:
         return await self._server.answer(SearchAnswer, "POST", "/workflows/search", json=body, headers=headers)
 
 
-def _without_nothing(given: Mapping[str, Any]) -> dict[str, Any]:
+def without_nothing(given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that say something."""
     return {name: value for name, value in given.items() if value not in (None, "", [], ())}
 
@@ -124,7 +120,7 @@ async def whole_list(
         found += members[entries]
         notes |= dict.fromkeys(members["notes"])
         cursor = members["next_cursor"]
-        if not cursor or len(found) == limit:
+        if not cursor or (limit is not None and len(found) >= limit):
             return page.model_copy(update={entries: found, "notes": [*notes], "next_cursor": ""})
 
 
