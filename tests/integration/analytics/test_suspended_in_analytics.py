@@ -40,7 +40,7 @@ async def test_no_table_names_it_to_an_agent(stage: Stage, table: str) -> None:
 @pytest.mark.parametrize("table", [table for table in TABLES if table not in ("searches", "alerts")])
 async def test_people_see_it_and_count_it(stage: Stage, table: str) -> None:
     analytics = stage.service()
-    people = await analytics.get_sample(table, context=NOWHERE, caller=LOCAL, browsing=True)
+    people = await analytics.get_sample(table, context=NOWHERE, caller=LOCAL, n=50, browsing=True)
     assert "shop-restart" in str(people.data)
     counted = await analytics.list_tables(context=NOWHERE, caller=LOCAL, browsing=True)
     fewer = await analytics.list_tables(context=NOWHERE, caller=LOCAL)
