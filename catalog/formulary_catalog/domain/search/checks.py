@@ -23,12 +23,23 @@ _MAX_NOTE = 300
 _NAMED = 3
 _SHORTEST = 20
 """Bytes of a quotation that tell anything."""
-_NAME = re.compile(
-    r"(?<![\w.-])(?:[a-z0-9.]+(?:-+[a-z0-9.]*[a-z0-9]){2,}"
-    r"|(?:(?<=: )|(?<=\()|(?<=\btake )|(?<=\buse )|(?<=\brun )|(?<=\btry )|(?<=\bsee )|(?<=\bprefer ))"
-    r"[a-z0-9.]+-+[a-z0-9.]*[a-z0-9])(?![\w/-])"
+_ADVISES = "|".join(
+    f"(?<={before})"
+    for before in (
+        ": ",
+        r"\(",
+        "`",
+        "'",
+        '"',
+        *(f"(?i:{verb}) " for verb in ("take", "use", "run", "try", "see", "prefer", "to")),
+    )
 )
-"""What reads as the name of a workflow: three words with hyphens, or two where a sentence advises something.
+_NAME = re.compile(
+    rf"(?<![\w.-])(?!kube-|\d)(?:[a-z0-9.]+(?:-+[a-z0-9.]*[a-z0-9]){{2,}}"
+    rf"|(?:{_ADVISES})[a-z0-9.]+-+[a-z0-9.]*[a-z0-9])(?![\w/-])"
+)
+"""What reads as the name of a workflow: three words with hyphens, or two where a sentence advises something. Parts of
+Kubernetes such as `kube-state-metrics`, and dates, are none.
 
 Whether such a workflow exists is not asked: an answer must not depend on what the caller may not find.
 """

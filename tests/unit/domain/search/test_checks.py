@@ -134,3 +134,18 @@ def test_at_most_three_are_compared_in_300_bytes(written: str) -> None:
 def test_long_names_leave_no_room_for_texts_and_still_fit(longest: int) -> None:
     notes = what_to_check([_line(name * longest, preconditions="word " * 200) for name in "abcdef"], query=QUERY)
     assert all(len(note.encode()) <= 300 for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Use node-drain instead.", {"node-drain"}),
+        ("Prefer drain-node.", {"drain-node"}),
+        ("`drain-node` is better, or escalate to node-drain.", {"drain-node", "node-drain"}),
+        ("Too many: etcd-defragment, then pod-restart-all.", {"etcd-defragment", "pod-restart-all"}),
+        ("The kube-controller-manager is down since 2026-11-29 on a read-only node.", set()),
+        ("It is about an out-of-date image (kube-proxy).", {"out-of-date"}),
+    ],
+)
+def test_what_reads_as_a_name_is_told_from_plain_words(text: str, found: set[str]) -> None:
+    assert names_to_check([_line("a", whenNotToUse=text)]) == found
