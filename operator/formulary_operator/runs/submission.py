@@ -192,7 +192,8 @@ class RunSubmission:
         except (ContextError, InvalidInput) as error:
             if isinstance(error, ContextError):
                 _require_old(document, missing="what the owners of spec.target demand")
-            raise InvalidInput(f"spec.target: {error}", field="spec.target") from None
+            instead = "" if request.spec.target is not None else "it is not given, so its search or namespace counts: "
+            raise InvalidInput(f"spec.target: {instead}{error}", field="spec.target") from None
 
     async def _target_of(self, request: RunRequest, *, requester: str) -> TargetReference:
         """What a run without an incident is about: what its object or its search names, else its namespace.

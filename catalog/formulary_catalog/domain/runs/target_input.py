@@ -63,11 +63,11 @@ def _allowed(name: str, *, context: RequestContext) -> list[str] | None:
     if name == _NAMESPACE or name.endswith(f"_{_NAMESPACE}"):
         return [context.target_namespace] if context.target_namespace else []
     if name in _NAMES:
-        return [name for _, name in objects]
+        return [] if context.target_kind == "Namespace" else [name for _, name in objects]
     if name in _WORKLOADS:
         workloads = [each for kind in _CONTROLLERS for each in objects if each[0] == kind]
         return [f"{kind.lower()}/{name}" for kind, name in workloads] + [name for _, name in workloads]
-    kind = _OF_KIND.get(name)
+    kind = _OF_KIND.get(name.removesuffix("_NAME"))
     if context.target_node:
         objects.append(("Node", context.target_node))
     return [name for each, name in objects if each == kind] if kind else None

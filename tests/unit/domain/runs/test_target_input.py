@@ -1,5 +1,6 @@
 """What a run may act on whose constraints are those of a target."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,3 +44,12 @@ def test_a_default_that_names_another_object_is_no_way_around_what_its_owners_de
         _bound(POD, "STATEFULSET", default="coredns")
     assert _bound(POD, "STATEFULSET") is None
     assert _bound(POD, "REPLICAS", default="2") is None
+
+
+def test_a_run_about_a_namespace_is_about_no_workload_of_the_same_name() -> None:
+    shop = replace(POD, target_kind="Namespace", target_name="shop", target_owners=())
+    assert _bound(shop, "NAMESPACE") == "shop"
+    for name in ("TARGET_NAME", "TARGET_RESOURCE_NAME", "WORKLOAD", "DEPLOYMENT", "DEPLOYMENT_NAME"):
+        assert _bound(shop, name) is None
+        with pytest.raises(InvalidInput, match=f"input.{name} names another object"):
+            _bound(shop, name, "shop")
