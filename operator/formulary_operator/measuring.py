@@ -22,8 +22,9 @@ from formulary_catalog.errors import Unavailable
 _SECONDS = 2.0
 """An answer takes no longer: other runs wait for it meanwhile."""
 _PAUSE_SECONDS = 30.0
-"""After a failure nothing is asked for so long."""
-_SAMPLES = 120
+"""After a failure a query is not asked for so long."""
+_STEP_SECONDS = 15
+"""As often as Prometheus usually looks; of the longest window these are 2,900 samples."""
 _MOST_BYTES = 1024 * 1024
 _log = structlog.get_logger(__name__)
 
@@ -33,7 +34,7 @@ class Measuring:
 
     def __init__(self, queries: OutcomeQueries | None) -> None:
         self._queries = queries
-        self._resumes_at = 0.0
+        self._resumes_at: dict[str, float] = {}
 
     async def samples(self, name: str, *, target: RunTarget, since: datetime, until: datetime) -> Samples:
         """Whether all was well with a target, by the query of this name, from `since` or a little before to `until`.
@@ -45,16 +46,15 @@ class Measuring:
         if self._queries is None:
             raise NotMeasured(f"query {name} of its workflow is not asked here, since there is no Prometheus")
         query = self._queries.expression(name, target=target)
-        if time.monotonic() < self._resumes_at:
+        if time.monotonic() < self._resumes_at.get(name, 0.0):
             raise Unavailable("Prometheus did not answer a moment ago")
         end = math.floor(until.timestamp())  # in whole seconds, so that the last sample is at the end
-        step = max(1, math.ceil((end - since.timestamp()) / _SAMPLES))
-        start = end - step * math.ceil((end - since.timestamp()) / step)
-        asked = {"query": query, "start": str(start), "end": str(end), "step": str(step)}
+        start = end - _STEP_SECONDS * math.ceil((end - since.timestamp()) / _STEP_SECONDS)
+        asked = {"query": query, "start": str(start), "end": str(end), "step": str(_STEP_SECONDS)}
         try:
-            return samples_in(await self._answer(asked, name=name), name=name, until=until)
+            return samples_in(await self._answer(asked, name=name), name=name, until=until, step=_STEP_SECONDS)
         except Unavailable:
-            self._resumes_at = time.monotonic() + _PAUSE_SECONDS
+            self._resumes_at[name] = time.monotonic() + _PAUSE_SECONDS
             raise
         except (KeyError, TypeError, ValueError):
             raise NotMeasured(f"query {name} was answered with something else than a range") from None

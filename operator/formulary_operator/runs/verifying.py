@@ -74,7 +74,8 @@ class RunVerifier:
 
     async def note_before(self, run: Invocation) -> None:
         """Note the target of a run before anything is changed. What a former attempt to start it noted counts."""
-        if (state := await self._state_if_there(run)) is not None:
+        if run.target.name:
+            state = await self._state_if_there(run)
             watch = (await self._store.watch(run.id)).before_start(state, at=datetime.now(UTC))
             await self._store.note_before(run.id, watch=watch)
 

@@ -104,7 +104,7 @@ async def test_a_run_whose_namespace_nobody_watches_any_more_is_unknown_once(
 
     await verifier("bank").look_once()
     assert await verifying.find(ended.id) is not None, "it is not due"
-    await writing.execute("update invocation set verify_at = clock_timestamp() - interval '6 min'")
+    await writing.execute("update invocation set verify_at = clock_timestamp() - interval '16 min'")
     (own,) = await verifying.open_runs(namespaces={ended.namespace})
     assert not own.is_abandoned
     for namespace in ("bank", "bank", "other"):

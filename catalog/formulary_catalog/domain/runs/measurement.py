@@ -7,6 +7,7 @@ metrics of every team with the operator's access. `measuring` of the operator as
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, AnyHttpUrl, BaseModel, ConfigDict, Field, ValidationError
@@ -80,8 +81,8 @@ def query_of(document: Mapping[str, Any]) -> str:
     return str((document.get("spec", {}).get("verification") or {}).get("query") or "")
 
 
-def samples_in(answer: Any, *, name: str, until: datetime) -> Samples:
-    """What a range of Prometheus holds: one series of ones and zeros up to `until`.
+def samples_in(answer: Any, *, name: str, until: datetime, step: int) -> Samples:
+    """What a range of Prometheus holds: one series of ones and zeros up to `until`, one each `step` seconds.
 
     Raises:
         NotMeasured: it holds something else.
@@ -96,4 +97,7 @@ def samples_in(answer: Any, *, name: str, until: datetime) -> Samples:
         raise NotMeasured(f"query {name} was {min(unknown)[:20]}, and neither 0 nor 1; compare it with `< bool`")
     if not found or abs((found[-1][0] - until).total_seconds()) >= 1:
         raise NotMeasured(f"query {name} had no value at the end of the window")
+    for (before, _), (after, _) in pairwise(found):
+        if (after - before).total_seconds() > 2 * step:  # what was in between, nobody knows
+            raise NotMeasured(f"query {name} had no value from {before:%H:%M:%S} to {after:%H:%M:%S} UTC")
     return tuple((at, value == "1") for at, value in found)

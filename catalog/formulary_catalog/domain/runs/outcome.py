@@ -105,14 +105,18 @@ class TargetWatch:
     changed: str = ""
     looked_at: datetime | None = None
 
-    def before_start(self, state: TargetState, *, at: datetime) -> "TargetWatch":
-        """With what was seen right before the run is started.
+    def before_start(self, state: TargetState | None, *, at: datetime) -> "TargetWatch":
+        """With what was seen right before the run is started; None where it could not be read.
 
         At a second attempt the first one may have begun it unseen, so that only what is the same is sure.
         """
+        if self.changed:
+            return self
+        if state is None and self.before is None:
+            return replace(self, changed="the target could not be read before the run began")
         if self.before is None:
             return replace(self, before=state)
-        if self.before == state or self.changed:
+        if state is None or self.before == state:
             return self
         said = f"{self.before.name} was not the same at a second attempt to start the run, at {_clock(at)}"
         return replace(self, changed=said)

@@ -17,8 +17,8 @@ from formulary_catalog.store.runs.ending import OPERATOR, changed_run
 from formulary_catalog.store.runs.submission import COLUMNS, invocation_of, record_event
 
 _AT_ONCE = 500
-_ABANDONED_SECONDS = 300.0
-"""So much later than it is due an outcome is decided by whoever leads: a change of leader takes less."""
+_ABANDONED_SECONDS = 900.0
+"""So much later than it is due an outcome is decided by any leader: waiting for what measures takes less."""
 _OPEN = "verify_at is not null and outcome = ''"
 
 
@@ -53,13 +53,13 @@ class VerificationStore:
         """
         rows = await self._database.fetch(
             f"""
-            select * from (
-                select id, namespace, extract(epoch from verify_at - finished_at)::double precision as seconds,
-                       verify_at <= clock_timestamp() as is_due,
+            select id, namespace, seconds, is_due, is_abandoned from (
+                select id, namespace, verify_at, verify_at <= clock_timestamp() as is_due,
+                       extract(epoch from verify_at - finished_at)::double precision as seconds,
                        $1::text[] <> '{{}}' and namespace <> all ($1)
                        and verify_at < clock_timestamp() - make_interval(secs => $2) as is_abandoned
-                from invocation where {_OPEN} order by verify_at
-            ) as open where $1 = '{{}}' or namespace = any ($1) or is_abandoned limit {_AT_ONCE}
+                from invocation where {_OPEN}
+            ) as open where $1 = '{{}}' or namespace = any ($1) or is_abandoned order by verify_at limit {_AT_ONCE}
             """,
             list(namespaces),
             _ABANDONED_SECONDS,

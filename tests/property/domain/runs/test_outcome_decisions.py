@@ -226,6 +226,16 @@ def test_an_attempt_to_start_a_run_after_another_keeps_what_was_noted_first() ->
     )
 
 
+def test_what_nobody_saw_before_a_first_attempt_is_not_seen_at_a_second() -> None:
+    watch = TargetWatch().before_start(None, at=START).before_start(BAD, at=after(1))
+    assert watch.before is None
+    verdict = decide(replace(observed((-5, 3)), watch=watch.ended(GOOD, at=END)))
+    assert (verdict.outcome, verdict.feedback) == (
+        Outcome.UNKNOWN,
+        "the target could not be read before the run began",
+    )
+
+
 def test_a_target_that_was_ready_and_is_not_was_not_helped() -> None:
     watch = watched(GOOD).ended(GOOD, at=END).seen(BAD, at=after(8))
     assert decide(replace(observed(), episodes=None, of_alert=False, watch=watch)).outcome is Outcome.NOT_HELPED

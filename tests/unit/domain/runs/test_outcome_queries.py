@@ -58,14 +58,15 @@ def test_what_a_query_cannot_be_about_is_not_asked(given: dict[str, str], said: 
         ([[[AT, "1"]], [[AT, "1"]]], "has 2 series, and not one"),
         ([[[AT, "0.7"]]], "was 0.7, and neither 0 nor 1"),
         ([[[AT - 60, "1"]]], "had no value at the end of the window"),
+        ([[[AT - 31, "0"], [AT, "1"]]], "had no value from"),
     ],
 )
 def test_what_is_no_series_of_ones_and_zeros_to_the_end_says_nothing(series: list[Any], said: str) -> None:
     answer = {"data": {"result": [{"values": values} for values in series]}}
     with pytest.raises(NotMeasured, match=said):
-        samples_in(answer, name="errors", until=UNTIL)
+        samples_in(answer, name="errors", until=UNTIL, step=15)
 
 
 def test_ones_and_zeros_say_whether_all_was_well() -> None:
     answer = {"data": {"result": [{"values": [[AT - 1, "0"], [AT, "1"]]}]}}
-    assert [well for _, well in samples_in(answer, name="errors", until=UNTIL)] == [False, True]
+    assert [well for _, well in samples_in(answer, name="errors", until=UNTIL, step=15)] == [False, True]
