@@ -13,7 +13,7 @@ from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.operations.arguments.base import Arguments
-from formulary_catalog.operations.operation import Call, Operation, Tool
+from formulary_catalog.operations.operation import Call, Operation, Tool, as_it_is
 from formulary_catalog.runtime.garbage import spare_what_stays
 from formulary_catalog.settings import ContextPolicy, Settings, Toolset
 from formulary_catalog.store.analytics.sessions import ROLE
@@ -35,7 +35,9 @@ async def _nothing(call: Call[Arguments]) -> Nothing:
 async def main(dsn: str) -> None:
     """Serve until SIGTERM, with the logging of production."""
     configure_logging(level="info", as_json=True)
-    spec = Tool(name=TRIVIAL_TOOL, toolset=Toolset.SEARCH, title="Nothing", description="Does nothing.")
+    spec = Tool(
+        name=TRIVIAL_TOOL, toolset=Toolset.SEARCH, title="Nothing", description="Does nothing.", shrink=as_it_is
+    )
     nothing = Operation(action="nothing", arguments=Arguments, answer=Nothing, run=_nothing, tool=spec)
     trivial = CatalogTool(operation=nothing, spec=spec)
     TOOLS_BY_NAME[TRIVIAL_TOOL] = trivial
