@@ -22,7 +22,6 @@ from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import Calibration
 from formulary_catalog.domain.search.fit import Wanted, places_found, words_held
 from formulary_catalog.domain.search.label_weights import SEVERITY_CONTRADICTED, label_evidence, severity_evidence
-from formulary_catalog.domain.search.query import information
 from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder, load_embedder
@@ -70,9 +69,9 @@ class Asked:
 
     judgement: Judgement
     variant: Variant
+    wanted: Wanted
     nearest_known: float
     pasted: bool
-    information: float
     features: _Floats
     further: _Floats
     grades: npt.NDArray[np.int_]
@@ -129,9 +128,9 @@ async def _under_all_constraints(
             Asked(
                 judgement=each.judgement,
                 variant=variant,
+                wanted=wanted,
                 nearest_known=nearest or 0.0,
                 pasted=plain.parsed.pasted,
-                information=information(plain.parsed.text),
                 features=features(evidence, declared=declared, plan=plan, wanted=wanted),
                 further=np.array([_not_fitted(one, plan=plan) for one in declared]),
                 grades=np.array([each.judgement.grade(one.name) for one in evidence]),
@@ -201,12 +200,14 @@ def _first_answers(asked: Sequence[Asked], *, weights: _Floats) -> Iterator[tupl
     for each in asked:
         scores = each.features @ weights + each.further
         first = int(scores.argmax())
+        score = float(scores[first])
         values = Calibration(
             constant=1.0,
-            score=float(scores[first]),
-            information=float(np.log1p(each.information)),
+            score=score,
+            length=float(np.log1p(each.wanted.rarity)),
             known=each.nearest_known,
             pasted=float(each.pasted),
+            pasted_score=each.pasted * score,
         )
         count = EXCLUDED_WEIGHT if each.variant is Variant.EXCLUDED else 1.0
         count *= EVIDENCE_WEIGHT if each.judgement.id.startswith(EVIDENCE) else 1.0

@@ -159,7 +159,7 @@ async def _happened(
     await contexts.save(incident_context(document, source="test", default_namespace=namespace))
     incident = ContextReference(remediation_id=f"rr-{namespace}")
     agent = caller(EVERYTHING, name=f"agent-of-{namespace}")
-    found = await catalog.search(search_request(query=query, context=incident, top_k=5), caller=agent)
+    found = await catalog.search(search_request(query=query, context=incident), caller=agent)
     receipt = await catalog.record_selection(
         workflow_id=f"{namespace}/{chosen}",
         reasoning=reason,

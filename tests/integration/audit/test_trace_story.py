@@ -86,7 +86,7 @@ async def test_what_the_parts_recorded_reads_as_one_story(recorded: None, databa
         "incident shop/oom",
         "1. formulary/restart@1.0.0 (chosen, confidence 0.",
         "error workflow 'unknown' is not found",
-        "because it restarts what was killed confidence 0.… rank 1 of 1 in the search that it names",
+        "because it restarts what was killed confidence 0.… rank 1 of 2 in the search that it names",
         "run inv-… in namespace shop target shop/Deployment/checkout input REPLICAS: 2 at most 1 min 0 s",
         "missing an approval",
         "reason seen it",

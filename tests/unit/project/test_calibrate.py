@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from formulary_catalog.domain.search.fit import Wanted
 from quality_judgements import Judgement
 from quality_variants import Variant
 from support.scripts import script
@@ -37,9 +38,9 @@ def _asked(calibrate: ModuleType, count: int, *, variant: Variant, chance: float
             calibrate.Asked(
                 judgement=judgement,
                 variant=variant,
+                wanted=Wanted((), 0.0),
                 nearest_known=0.0,
                 pasted=False,
-                information=0.0,
                 features=features,
                 further=np.zeros(6),
                 grades=grades,
@@ -68,7 +69,7 @@ def test_the_confidence_of_first_answers_is_true_on_average_by_what_each_query_c
     counts = [1.0 if each.judgement.has_answer else calibrate.NOTHING_WEIGHT for each in asked]
     assert np.average(given, weights=counts) == pytest.approx(np.average(right, weights=counts), abs=0.01)
     assert fitted.score > 0
-    assert (fitted.information, fitted.known) == (0, 0)
+    assert (fitted.length, fitted.known) == (0, 0)
 
 
 def test_only_the_line_of_the_constant_is_written(calibrate: ModuleType, tmp_path: Path) -> None:

@@ -7,13 +7,12 @@ that guesses a severity must not hide the right workflow.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from formulary_catalog.domain.pasted.problems import is_consequence
 from formulary_catalog.domain.pasted.reading import read_pasted
-from formulary_catalog.domain.search.synonyms import folded, with_names
-from formulary_catalog.domain.search.terms import RARE, rarity
-from formulary_catalog.domain.text import split_camel_case, with_split_words, words
+from formulary_catalog.domain.search.synonyms import with_names
+from formulary_catalog.domain.search.terms import USUAL_RARITY, query_terms, rarity
+from formulary_catalog.domain.text import split_camel_case, with_split_words
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, SEVERITIES, WILDCARD, fold
 
@@ -54,33 +53,22 @@ class ParsedQuery:
         """The signal type, folded, that speaks for a workflow which declares it."""
         return fold(self.cause or self.signal)
 
+    @property
+    def names_no_cause(self) -> bool:
+        """Whether it says only that pods crash, wait or are missing, which has many causes."""
+        if self.cause or not is_consequence(self.signal):
+            return False
+        of_signal = {word for term in query_terms(self.signal) for word in (term.word, term.origin)}
+        telling = " ".join(word for word in self.text.split() if not _SAYS_WHERE.search(word))
+        rest = {term.origin: rarity(term.word) for term in query_terms(telling) if term.word not in _EMPTY | of_signal}
+        return sum(rare for origin, rare in rest.items() if origin not in of_signal) < USUAL_RARITY
+
     def inferred(self, *, signal_declared: bool) -> dict[str, str]:
         """What the query mentions, by dimension; `signal_declared`: an allowed workflow declares the signal type."""
         if (self.cause or not signal_declared) and fold(self.signal) not in CANONICAL_BY_FOLD:
             return {}
         read = {"signal_type": self.signal, "severity": self.severity}
         return {dimension: visible(value) for dimension, value in read.items() if value}
-
-
-@lru_cache(maxsize=512)
-def information(text: str) -> float:
-    """How rare the words of a query are together, in texts about operating Kubernetes: the less, the more causes fit.
-
-    Each word counts once, a compound one as itself or by its pieces, whichever is less rare: `HighErrorRate` says no
-    more than its pieces, whether or not the name was ever seen. Of names that follow from one another, the rarest
-    counts. Names of objects say where, and words such as "pod" nothing.
-    """
-    told = (word for word in text.split() if not (_SAYS_WHERE.search(word) and rarity(word) > RARE))
-    written = dict.fromkeys(words(" ".join(told)))
-    pieces = {folded(piece) for word in written if len(parts := split_camel_case(word)) > 1 for piece in parts}
-    said = {word: _rarity_of_parts(word) for word in written if folded(word) not in pieces}
-    follows = max((said[word] for word in said if is_consequence(word)), default=0.0)
-    return follows + sum(rare for word, rare in said.items() if not is_consequence(word))
-
-
-def _rarity_of_parts(word: str) -> float:
-    parts = (part for part in split_camel_case(word) if part.casefold() not in _EMPTY)
-    return min(rarity(word), sum(map(rarity, parts)))
 
 
 def parse_query(query: str) -> ParsedQuery:

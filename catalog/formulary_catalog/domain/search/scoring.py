@@ -44,12 +44,12 @@ def rank(
     severity_inferred: bool = False,
     nearest_known: float | None = None,
     pasted: bool = False,
-    information: float = 0.0,
+    names_no_cause: bool = False,
 ) -> list[Scored]:
     """The candidates in order: highest score, name, namespace. Confidence never rises along the list.
 
     `nearest_known`: the cosine of the query and the nearest known problem, if that is known for the model. `pasted`:
-    whether a program printed the query; `information`: how much it says.
+    whether a program printed the query; `names_no_cause`: whether it names a symptom alone that many causes share.
     """
     by_meaning = mode is SearchMode.HYBRID
     fitting = fits(evidence, wanted=wanted, by_meaning=by_meaning, severity_inferred=severity_inferred)
@@ -60,10 +60,11 @@ def rank(
     else:
         confident = confidences(
             scores,
-            information=information,
+            wanted=wanted,
             by_meaning=by_meaning,
             nearest_known=nearest_known,
             pasted=pasted,
+            names_no_cause=names_no_cause,
         )
         near = np.array([by_meaning and (one.cosine or 0.0) >= NOISE for one in evidence], bool)
         unfit = ~fitting.significant & ~near

@@ -20,7 +20,7 @@ from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.caution import QueryWords, caution, cautioned
 from formulary_catalog.domain.search.checks import names_to_check, what_to_check
 from formulary_catalog.domain.search.fit import Wanted
-from formulary_catalog.domain.search.query import as_declared, information
+from formulary_catalog.domain.search.query import as_declared
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.results import match_reasons, matched_section, not_invocable_notes, workflow_hit
 from formulary_catalog.domain.search.scoring import Scored, rank
@@ -271,7 +271,7 @@ def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest,
         severity_inferred=severity_inferred,
         nearest_known=nearest,
         pasted=plan.parsed.pasted,
-        information=information(plan.parsed.text),
+        names_no_cause=plan.parsed.names_no_cause,
     )
     fitting = order if request.top_k is not None else [each for each in order if not each.fits_nothing]
     first = fitting[: max(_LOOKED_AT, (request.top_k or DEFAULT_TOP_K) + DEFAULT_TOP_K)]

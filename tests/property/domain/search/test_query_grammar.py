@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from formulary_catalog.domain.pasted.markup import plain_lines
 from formulary_catalog.domain.pasted.reading import read_pasted
-from formulary_catalog.domain.search.query import ParsedQuery, information, parse_problems, parse_query
+from formulary_catalog.domain.search.query import ParsedQuery, parse_problems, parse_query
 from formulary_catalog.domain.text import words
 from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES, SEVERITIES
 
@@ -194,28 +194,3 @@ def test_the_most_severe_problems_of_a_notification_are_parsed_and_the_first_is_
     assert [(each.signal, each.severity) for each in parsed] == [each for each in given_ if each[1] != "info"]
     assert parsed[0] == parse_query(query)
     assert parse_problems("the disk is full") == (parse_query("the disk is full"),)
-
-
-symptoms = st.lists(
-    st.sampled_from(["disk", "full", "OOMKilled", "KubeJobFailed", "HighErrorRate", "pods", "crash", "probe", "mtls"]),
-    unique=True,
-)
-
-
-@given(symptoms, st.sampled_from(["certificate", "KubePodNotReady", "quota"]))
-def test_a_word_more_never_tells_less_and_a_word_again_nothing(said: list[str], more: str) -> None:
-    before = information(" ".join(said))
-    assert information(" ".join([*said, more])) >= before >= 0
-    assert information(" ".join([*said, *said])) == pytest.approx(before)
-
-
-@pytest.mark.parametrize(
-    ("query", "as_much_as"),
-    [
-        ("HighErrorRate", "high error rate"),
-        ("HighErrorRate high error rate", "HighErrorRate"),
-        ("KubePodCrashLooping CrashLoopBackOff Pod shop/web-7f9c8d", "CrashLoopBackOff"),
-    ],
-)
-def test_the_name_of_an_alert_tells_no_more_than_its_words(query: str, as_much_as: str) -> None:
-    assert information(query) == pytest.approx(information(as_much_as))

@@ -39,7 +39,6 @@ TERMS = (
 USABLE = (True, True, False, True)
 WANTED = Wanted.of(TERMS, usable=USABLE)
 NOWHERE = bytes(len(TERMS))
-INFORMATION = 20.0
 modes = st.sampled_from(SearchMode)
 evidence = st.builds(
     CandidateEvidence,
@@ -74,7 +73,7 @@ def ranked(
     pool: list[CandidateEvidence], *, mode: SearchMode = SearchMode.HYBRID, nearest_known: float | None = None
 ) -> list[Scored]:
     """The pool in order, by the terms above."""
-    return rank(pool, wanted=WANTED, mode=mode, nearest_known=nearest_known, information=INFORMATION)
+    return rank(pool, wanted=WANTED, mode=mode, nearest_known=nearest_known)
 
 
 def names(pool: list[CandidateEvidence], *, mode: SearchMode = SearchMode.HYBRID) -> list[str]:
@@ -194,8 +193,8 @@ def test_a_severity_counts_in_the_order_only_where_the_query_mentions_one() -> N
 
 def test_without_vectors_the_confidence_is_calibrated_for_words() -> None:
     odds = np.array([1.0])
-    by_words = confidences(odds, information=INFORMATION, by_meaning=False, nearest_known=None)
-    expected = BY_WORDS.constant + BY_WORDS.score + BY_WORDS.information * math.log1p(INFORMATION)
+    by_words = confidences(odds, wanted=WANTED, by_meaning=False, nearest_known=None)
+    expected = BY_WORDS.constant + BY_WORDS.score + BY_WORDS.length * math.log1p(WANTED.rarity)
     assert by_words[0] == pytest.approx(1 / (1 + math.exp(-expected)), abs=1e-4)
 
 
@@ -267,23 +266,15 @@ def test_the_confidence_is_the_logistic_of_the_weighted_evidence(
     log_odds: list[float], nearest_known: float | None
 ) -> None:
     calibration = BY_MEANING_ALONE if nearest_known is None else BY_MEANING
-    given_ = confidences(np.array(log_odds), information=INFORMATION, by_meaning=True, nearest_known=nearest_known)
+    given_ = confidences(np.array(log_odds), wanted=WANTED, by_meaning=True, nearest_known=nearest_known)
     for value, odds in zip(given_, log_odds, strict=True):
         expected = (
             calibration.constant
             + calibration.score * odds
-            + calibration.information * math.log1p(INFORMATION)
+            + calibration.length * math.log1p(WANTED.rarity)
             + calibration.known * (nearest_known or 0.0)
         )
         assert value == pytest.approx(1 / (1 + math.exp(-expected)), abs=1e-4)
-
-
-@given(log_odds=st.lists(st.floats(-50, 50), min_size=1), information=st.floats(0, 11.2), pasted=st.booleans())
-def test_no_workflow_is_believed_more_than_six_times_in_ten_where_the_query_names_no_cause(
-    log_odds: list[float], information: float, pasted: bool
-) -> None:
-    shared = confidences(np.array(log_odds), information=information, by_meaning=True, nearest_known=0.0, pasted=pasted)
-    assert max(shared) <= 0.6
 
 
 def test_a_known_problem_near_the_query_takes_from_the_confidence() -> None:

@@ -17,7 +17,6 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.fit import Wanted
 from formulary_catalog.domain.search.label_weights import SEVERITY_CONTRADICTED, SEVERITY_WEIGHT, label_evidence
-from formulary_catalog.domain.search.query import information
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.domain.search.scoring import NOISE, Scored, rank
 from formulary_catalog.domain.search.terms import Term, query_terms
@@ -89,7 +88,6 @@ class Asked:
             mode=self.mode,
             severity_inferred=self.severity_inferred,
             nearest_known=self.nearest_known,
-            information=information(self.query),
         )
 
 

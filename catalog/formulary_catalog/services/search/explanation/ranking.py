@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.caution import CAUTION_WEIGHT
-from formulary_catalog.domain.search.confidence import QueryPart
+from formulary_catalog.domain.search.confidence import MOST_OF_A_SYMPTOM, QueryPart
 from formulary_catalog.domain.search.explanation.answers import (
     EvidencePart,
     ExcludedBy,
@@ -19,7 +19,6 @@ from formulary_catalog.domain.search.explanation.answers import (
     RecordedPlace,
 )
 from formulary_catalog.domain.search.explanation.evidence import RankingBasis, changes_to_be_first, evidence_of
-from formulary_catalog.domain.search.query import information
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.scoring import LEAST_CONFIDENCE, SCORE_DIGITS, Scored
 from formulary_catalog.domain.workflows.exclusion import Exclusion
@@ -157,7 +156,7 @@ def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Itera
         return
     by_meaning = ranked.mode is SearchMode.HYBRID
     query = QueryPart.of(
-        information=information(ranked.plan.parsed.text),
+        wanted=ranked.wanted,
         by_meaning=by_meaning,
         nearest_known=ranked.nearest_known,
         pasted=ranked.plan.parsed.pasted,
@@ -167,7 +166,7 @@ def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Itera
     parts = [
         f"{query.of_score:g} times the score {scored.score:.2f} is {of_score:.2f}",
         f"{query.constant:+.2f} in every search",
-        f"{query.information:+.2f} for how much the query says",
+        f"{query.length:+.2f} for how much the query says",
     ]
     if query.known:
         nearest = f"cosine {ranked.nearest_known or 0.0:.2f}"
@@ -176,13 +175,13 @@ def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Itera
         )
     if query.pasted:
         parts.append(f"{query.pasted:+.2f} for a text that a program printed, which several causes may share")
-    if total > query.most:
-        parts.append(f"{query.most - total:+.2f} since the query names no cause, so that several may be right")
-        total = query.most
     if caution:
         parts.append(f"{-CAUTION_WEIGHT:+.2f} for the caution")
         total -= CAUTION_WEIGHT
-    yield f"confidence {scored.confidence:.4f} is {total:.2f} in log odds: {', '.join(parts)}"
+    shared = (
+        f", times {MOST_OF_A_SYMPTOM:g}, since the query names no cause" if ranked.plan.parsed.names_no_cause else ""
+    )
+    yield f"confidence {scored.confidence:.4f} is {total:.2f} in log odds{shared}: {', '.join(parts)}"
 
 
 def _doubts(ranked: Ranked, found: CandidateEvidence | None) -> Iterator[str]:
