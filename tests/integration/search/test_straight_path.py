@@ -20,7 +20,7 @@ from support.serving import serving
 pytestmark = pytest.mark.smoke
 
 PRODUCT = Path(formulary_catalog.__file__).parent
-LAYERS = ("operations", "search", "store")
+LAYERS = ("operations", "services", "kernel", "store")
 """From above; what lies in none of them is below, and without I/O."""
 MOST_CALLS = 9
 
