@@ -110,7 +110,12 @@ specs = _object(
             max_size=2,
         ),
         "verification": _object(
-            required={}, optional=dict.fromkeys(["stabilization", "window"], st.sampled_from(["0s", "90s", "5m", "6h"]))
+            required={},
+            optional={
+                "stabilization": st.sampled_from(["0s", "90s", "5m", "6h"]),
+                "window": st.sampled_from(["60s", "90s", "5m", "6h"]),
+                "query": st.sampled_from(["few-errors", "q"]),
+            },
         ),
         "suspend": st.booleans(),
     },
