@@ -306,6 +306,21 @@ async def test_a_database_refuses_what_a_server_refuses(dsn: str, arguments: lis
     assert_one_line(await formulary(*arguments, "--database-url", dsn), code=2, saying=saying)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "saying"),
+    [
+        (["docs", "search", "x", "--collection", "books"], "--collection 'books' is not known"),
+        (["query", "select 1", "--max-rows", "0"], "--max-rows is 0"),
+        (["related", "x", "--depth", "99"], "--depth is 99"),
+    ],
+)
+async def test_a_wrong_argument_is_refused_before_a_database_is_looked_for(
+    tmp_path: Path, arguments: list[str], saying: str
+) -> None:
+    done = await formulary(*arguments, "--data-dir", str(tmp_path / "none"))
+    assert_one_line(done, code=2, saying=saying)
+
+
 async def test_a_misspelt_label_value_is_shown_as_it_was_typed_with_the_usual_one(url: str) -> None:
     done = await formulary("search", "restart", "--label", "environment=Prodction", "--url", url)
     note = "no workflow you may see declares environment Prodction; check the spelling: did you mean production?"
