@@ -4,6 +4,7 @@ pip of this machine fetches the wheels, since it alone knows where from.
 """
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from tempfile import TemporaryDirectory
 from lab.node.layers import cache, extract_packages, make_layer
 
 ROOT = Path(__file__).parents[2]
+OWN_PATH = {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
+"""What modules of the lab need in their environment to start as programs."""
 _SOURCES = (
     "pyproject.toml",
     "hatch_build.py",

@@ -6,6 +6,7 @@ asks for, all others from Debian's packages under the names that workflows and m
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import yaml
 
 from lab.node.addons.install import DNS_IMAGE, METRICS_IMAGE
 from lab.node.containers import PAUSE_IMAGE
-from lab.node.formulary_image import ROOT, formulary_layer, libraries_layer
+from lab.node.formulary_image import OWN_PATH, ROOT, formulary_layer, libraries_layer
 from lab.node.layers import (
     busybox_layer,
     cache,
@@ -114,7 +115,8 @@ def prepare_store(images: Sequence[Image]) -> Path:
             command = ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc"]
             names = {image.other_name: image.name for image in images if image.digest}
             module = [sys.executable, "-m", "lab.node.importing", str(home), json.dumps(names), *map(str, archives)]
-            subprocess.run([*command, *module], check=True, stdin=subprocess.DEVNULL, cwd=ROOT)
+            environment = {**os.environ, **OWN_PATH}
+            subprocess.run([*command, *module], check=True, stdin=subprocess.DEVNULL, cwd=ROOT, env=environment)
             (home / "containerd").rename(store)
         for old in set(cache().glob("store-*")) - {store}:
             shutil.rmtree(old)

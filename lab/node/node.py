@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lab.node.containers import copy_store
-from lab.node.formulary_image import ROOT
+from lab.node.formulary_image import OWN_PATH, ROOT
 from lab.node.images import all_images, prepare_store
 from lab.node.init import READY
 from lab.node.keeper import PID_FILE, sweep
@@ -97,7 +97,7 @@ def _start_keeper(home: Path, listener: socket.socket) -> subprocess.Popen[str]:
         pass_fds=(descriptor,),
         start_new_session=True,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))},
+        env={**os.environ, **OWN_PATH},
     )
 
 
