@@ -153,7 +153,6 @@ def test_strict_mode_makes_the_model_send_every_parameter(report: Report) -> Non
     assert sorted(offered["parameters"]["required"]) == sorted(["query", *OPTIONAL])
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("chat", ["payments", "nulls", "null in a list"])
 def test_a_search_sees_the_workflows_of_its_own_team_only(chat: str, report: Report) -> None:
     names = found(report, chat)
@@ -173,7 +172,6 @@ def test_two_incidents_in_one_process_keep_their_own_constraints(report: Report)
     assert "oom-payments-only" not in names
 
 
-@pytest.mark.smoke
 def test_an_unknown_remediation_id_is_an_error_that_the_model_can_read(report: Report) -> None:
     call = only_call(report, "unknown")
 
@@ -186,7 +184,6 @@ def test_the_workflow_of_another_team_is_not_found_by_its_name_either(report: Re
     assert only_call(report, "other team").status == "error"
 
 
-@pytest.mark.smoke
 def test_one_question_has_two_answers_under_two_labelled_namespaces_and_no_header(report: Report) -> None:
     assert RESTART in found(report, "calm")
     strict = found(report, "strict")
@@ -197,12 +194,10 @@ def test_one_question_has_two_answers_under_two_labelled_namespaces_and_no_heade
     assert f"'{RESTART}' is not found among the workflows allowed here" in asked_by_name.read_by_model
 
 
-@pytest.mark.smoke
 def test_an_alert_gets_what_its_target_gets(report: Report) -> None:
     assert found(report, "alert") == found(report, "strict")
 
 
-@pytest.mark.smoke
 def test_a_target_that_is_not_there_gets_nothing_and_says_so(report: Report) -> None:
     call = only_call(report, "missing")
     assert call.status == "error"
