@@ -45,7 +45,8 @@ def configuration() -> str:
             "",
             head,
             *_rows(Settings),
-            "| `FORMULARY_URL` | `http://127.0.0.1:8080` | The server that commands ask. |",
+            "| `FORMULARY_URL` | `http://127.0.0.1:8080` | The server that commands ask. Those that work on a database "
+            "itself then need `--database-url` or `--data-dir`. |",
             "| `FORMULARY_REMEDIATION_ID` |  | Incident of all calls to `formulary stdio`. |",
             logging,
             "",

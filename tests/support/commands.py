@@ -88,6 +88,11 @@ def assert_one_line(done: Finished, *, code: int, saying: str) -> None:
     assert done.err.count("\n") == 1
 
 
+def answer_of(source: str) -> str:
+    """What a command without a verdict says last, to standard error, of the server or database that it worked on."""
+    return f"answer of {source}\n"
+
+
 class _Stream:
     """A standard stream: the command's own, for threads that ran before the command the usual one."""
 

@@ -44,9 +44,11 @@ async def checks(settings: Settings, *, url: str) -> list[Check]:
     """All findings, those about what everything else needs first. Never raises for what it finds."""
     model_id, model = await asyncio.to_thread(_model, settings)
     found = [_python(), *model, _targets(settings), _place(settings)]
+    database_id = ""
     try:
         async with databases.existing_database(settings) as dsn:
             state = await health(dsn)
+            database_id = state.id
             found += _database(state, model_id=model_id)
             if works_with(state.revision):
                 if databases.has_analytics(settings):
@@ -54,7 +56,7 @@ async def checks(settings: Settings, *, url: str) -> list[Check]:
                 found.append(await _trail(settings, dsn=dsn))
     except FormularyError as error:
         found.append(Check(name="database", detail="not available", way_out=str(error)))
-    found.append(await _server(url))
+    found.append(await _server(url, database_id=database_id))
     return found
 
 
@@ -194,16 +196,21 @@ def _refused_sweep(sweep: RefusedSweep) -> Check:
     )
 
 
-async def _server(url: str) -> Check:
+async def _server(url: str, *, database_id: str) -> Check:
+    """`database_id` is that of the database above, empty if it could not be asked."""
     start = "start one with `formulary up`, or name another with --url"
     try:
         trust_env = not is_loopback(httpx2.URL(url).host)
         async with httpx2.AsyncClient(timeout=_SECONDS, trust_env=trust_env) as client:
             answer = (await client.get(f"{url.rstrip('/')}/readyz")).json()
         state, mode, why = str(answer["status"]), str(answer["mode"]), str(answer.get("detail") or "")
+        theirs = str(answer.get("database_id") or "")
     except (httpx2.HTTPError, httpx2.InvalidURL):
         return Check(name="server", detail=f"none at {url}", way_out=start)
     except (ValueError, LookupError, TypeError):
         return Check(name="server", detail=f"what listens at {url} is not Formulary", way_out=start)
+    if database_id and theirs and theirs != database_id:
+        way_out = "name its database with --database-url or --data-dir, or the server of this one with --url"
+        return Check(name="server", detail=f"{state} at {url}, but of another database than this one", way_out=way_out)
     way_out = "" if state == "ready" else why or f"look at {url.rstrip('/')}/readyz and at the server's log"
     return Check(name="server", detail=f"{state} at {url}, mode {mode}", way_out=way_out)

@@ -11,7 +11,7 @@ from formulary_catalog.runtime.background import background
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.analytics.sessions import ROLE, session_problems
 from formulary_catalog.store.database.connection import Database, Role
-from formulary_catalog.store.database.migrate import migrate, require_current_schema
+from formulary_catalog.store.database.migrate import describe, migrate, require_current_schema
 from formulary_catalog.store.embedded.server import EmbeddedPostgres, default_data_dir
 from formulary_catalog.store.runs.input_keys import local_key_file
 
@@ -115,6 +115,11 @@ async def answers(postgres: EmbeddedPostgres) -> bool:
     except Unavailable:
         return False
     return True
+
+
+def describe_database(settings: Settings) -> str:
+    """The database of the settings as messages may name it."""
+    return describe(settings.database_url) if settings.database_url else str(settings.data_dir or default_data_dir())
 
 
 @asynccontextmanager

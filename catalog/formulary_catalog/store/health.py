@@ -6,7 +6,7 @@ import asyncpg
 
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.store.analytics.sessions import BOUNDS, problems_of
-from formulary_catalog.store.database.connection import Role
+from formulary_catalog.store.database.connection import DATABASE_ID, Role
 from formulary_catalog.store.database.login import held_privileges
 from formulary_catalog.store.database.migrate import connection_failure, schema_revision, works_with
 from formulary_catalog.store.runs.halts import COLUMNS as HALT_COLUMNS
@@ -35,13 +35,15 @@ class RefusedSweep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseHealth:
-    """What was found. `revision` is empty where there is no schema, and everything below it says nothing then.
+    """What was found. `id` is that of `Database.id`, empty if it may not be read. `revision` is empty where there is no
+    schema, and everything below it says nothing then.
 
     `exposed` names tables on which row-level security is not forced; `privileges` what the server's role can do to
     undo that; `analytics` what the role for SQL of callers lacks; `vectors` counts the active workflows that have a
     vector, by model. `serving` is the model whose vectors searches compare, empty where there are none yet.
     """
 
+    id: str
     postgres: str
     pgvector: str
     revision: str
@@ -70,9 +72,11 @@ async def health(dsn: str) -> DatabaseHealth:
     try:
         postgres = await connection.fetchval("show server_version")
         pgvector = await connection.fetchval("select extversion from pg_extension where extname = 'vector'") or ""
+        id_ = await _id(connection)
         if not revision:
-            return DatabaseHealth(postgres=postgres, pgvector=pgvector, revision="", vectors={})
+            return DatabaseHealth(id=id_, postgres=postgres, pgvector=pgvector, revision="", vectors={})
         return DatabaseHealth(
+            id=id_,
             postgres=postgres,
             pgvector=pgvector,
             revision=revision,
@@ -90,6 +94,13 @@ async def health(dsn: str) -> DatabaseHealth:
         )
     finally:
         await connection.close(timeout=_CONNECT_TIMEOUT)
+
+
+async def _id(connection: asyncpg.Connection) -> str:
+    try:
+        return str(await connection.fetchval(DATABASE_ID))
+    except asyncpg.InsufficientPrivilegeError:  # a service that runs PostgreSQL for others may keep it back
+        return ""
 
 
 async def _exposed(connection: asyncpg.Connection) -> tuple[str, ...]:

@@ -15,11 +15,12 @@ import pytest_asyncio
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.loading.loader import Loader
 from formulary_catalog.store.database.connection import DEADLINE, Database, Role
+from formulary_catalog.store.database.migrate import describe
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from support.commands import assert_one_line, formulary
+from support.commands import answer_of, assert_one_line, formulary
 from support.databases import migrated_database
 from support.filling import fill
 from support.impostor import answering
@@ -71,7 +72,7 @@ def without_search_id(answer: dict[str, Any]) -> dict[str, Any]:
 async def test_a_search_names_workflows_reasons_and_the_next_command(url: str) -> None:
     query = "raise the memory limit"
     done = await formulary("search", query, "--top-k", "1", "--url", url)
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (0, answer_of(url))
     lines = done.out.splitlines()
     assert lines[0].endswith(f"workflows for '{query}', the best first")
     assert " 1  oom-raise-memory-limit@1.1.0" in lines
@@ -82,7 +83,7 @@ async def test_what_kubectl_printed_is_searched_for_and_shown_in_one_line(url: s
     rows = [f"cart-{number}   0/1   CrashLoopBackOff   {number} (2m ago)   9m" for number in range(9)]
     printed = "\n".join(["NAME     READY   STATUS             RESTARTS       AGE", *rows])
     done = await formulary("search", "-", "--url", url, typed=printed)
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (0, answer_of(url))
     first = done.out.split(", the best first")[0]
     assert "for 'NAME READY STATUS RESTARTS AGE cart-0 0/1 CrashLoopBackOff" in " ".join(first.split())
     assert "cart-8" not in first
@@ -145,7 +146,10 @@ async def test_a_database_is_asked_like_a_server(url: str, dsn: str) -> None:
     stored = await formulary("search", "pods are evicted", "--json", "--database-url", dsn, FORMULARY_URL=url)
     assert without_search_id(json.loads(stored.out)) == without_search_id(json.loads(served.out))
     for arguments in (["show", "oom-scale-out"], ["list"]):
-        assert await formulary(*arguments, FORMULARY_DATABASE_URL=dsn) == await formulary(*arguments, "--url", url)
+        of_database = await formulary(*arguments, FORMULARY_DATABASE_URL=dsn)
+        of_server = await formulary(*arguments, "--url", url)
+        assert (of_database.code, of_database.out) == (of_server.code, of_server.out)
+        assert (of_database.err, of_server.err) == (answer_of(describe(dsn)), answer_of(url))
 
 
 @pytest.mark.parametrize(
@@ -351,7 +355,7 @@ async def test_excluded_words_may_be_separated_by_commas(url: str) -> None:
 
 async def test_finding_nothing_ends_with_one(url: str) -> None:
     done = await formulary("search", "OOMKilled critical", "--min-confidence", "1", "--url", url)
-    assert (done.code, done.err) == (1, "")
+    assert (done.code, done.err) == (1, answer_of(url))
     assert done.out.startswith("No workflow is allowed and fits 'OOMKilled critical'.")
 
 
@@ -362,7 +366,7 @@ async def test_what_a_newer_server_says_besides_is_left_out(url: str) -> None:
         line["new_member"] = "new"
     async with answering(json.dumps(answer | {"new_list": []}).encode()) as newer:
         done = await formulary("list", "--url", newer)
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (0, answer_of(newer))
     assert done.out == (await formulary("list", "--url", url)).out
 
 
@@ -388,7 +392,7 @@ async def test_a_reader_that_leaves_early_is_no_error(url: str) -> None:
     )
     out, err = await process.communicate()
     assert out.startswith(b"NAME")
-    assert err == b""
+    assert err.decode() == answer_of(url)
 
 
 async def test_doctor_finds_a_healthy_installation(url: str, dsn: str) -> None:

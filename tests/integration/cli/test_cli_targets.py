@@ -10,8 +10,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from support.commands import assert_one_line, formulary
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.store.database.migrate import describe
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from support.commands import answer_of, assert_one_line, formulary
+from support.databases import migrated_database
 from support.impostor import answering
+from support.services import open_parts
+from support.serving import serving
 
 
 async def test_no_server_is_said_with_the_way_out() -> None:
@@ -52,6 +58,62 @@ async def test_a_data_directory_whose_database_does_not_answer_is_not_to_be_take
     assert f"the PostgreSQL in {tmp_path} does not answer, and process {os.getpid()} (formulary up)" in done.err
     assert "restart that `formulary up`" in done.err
     assert "stop it" not in done.err
+
+
+ON_A_DATABASE = (
+    ["trace", "verify"],
+    ["trace", "checkpoint"],
+    ["trace", "expire"],
+    ["governance", "evaluate", "--task", "x"],
+    ["runbooks", "list"],
+    ["reembed"],
+)
+
+
+@pytest.mark.parametrize("command", ON_A_DATABASE, ids=" ".join)
+async def test_a_command_on_a_database_does_not_take_its_own_where_the_settings_name_a_server(
+    command: list[str], database: str
+) -> None:
+    done = await formulary(*command, FORMULARY_URL="http://127.0.0.1:9", FORMULARY_DATABASE_URL=database)
+    assert_one_line(done, code=2, saying="FORMULARY_URL is 'http://127.0.0.1:9', and this command works on a database")
+    assert "name the database with --database-url or --data-dir" in done.err
+
+
+async def test_all_events_are_not_exported_from_a_database_while_the_settings_name_a_server(database: str) -> None:
+    export = ("trace", "export", "--all", "--jsonl", "-")
+    refused = await formulary(*export, FORMULARY_URL="http://127.0.0.1:9", FORMULARY_DATABASE_URL=database)
+    assert (refused.code, refused.out) == (2, "")
+    assert "--all reads a database; name it with --database-url or --data-dir" in refused.err
+    named = await formulary(*export, "--database-url", database, FORMULARY_URL="http://127.0.0.1:9")
+    assert (named.code, named.err) == (0, answer_of(describe(database)))
+
+
+async def test_a_verdict_names_what_it_is_about_and_a_program_gets_json_alone(database: str) -> None:
+    named = ("--database-url", database)
+    verified = await formulary("trace", "verify", *named, FORMULARY_URL="http://127.0.0.1:9")
+    assert (verified.code, verified.err) == (0, "")
+    assert f"0 checkpoints of {describe(database)}: as they were written" in verified.out
+    judged = await formulary("governance", "evaluate", "--task", "x", "--action", "list pods", *named)
+    assert judged.out.rstrip().endswith(f" of {describe(database)}")
+    assert judged.err == ""
+    listed = await formulary("list", "--json", *named)
+    assert (json.loads(listed.out)["workflows"], listed.err) == ([], "")
+
+
+async def test_doctor_sees_that_a_server_has_another_database(
+    database: str, postgres: EmbeddedPostgres, embedder: Embedder
+) -> None:
+    async with (
+        migrated_database(postgres) as other,
+        open_parts(other, embedder=embedder) as parts,
+        serving(parts) as url,
+    ):
+        mixed = await formulary("doctor", "--url", url, "--database-url", database)
+        same = await formulary("doctor", "--url", url, "--database-url", other)
+    assert mixed.code == 3
+    assert f"✗ server        ready at {url}, but of another database than this one" in mixed.out
+    assert "name its database with --database-url or --data-dir" in " ".join(mixed.out.split())
+    assert f"✓ server        ready at {url}, mode hybrid" in same.out
 
 
 async def test_doctor_sees_what_is_amiss_and_says_the_way_out(database: str, empty_database: str) -> None:

@@ -18,9 +18,10 @@ import pytest
 from formulary_catalog.domain.audit.export import directory_name
 from formulary_catalog.store.audit.events import TraceEvent, TraceStore
 from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.migrate import describe
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import incident
-from support.commands import Finished, formulary
+from support.commands import Finished, answer_of, formulary
 from support.databases import empty_database
 from support.process import FORMULARY
 from support.trail import age
@@ -69,7 +70,7 @@ EDIT = f"update trace_event set body = replace(body, 'alice', 'mallory') where t
 
 async def test_the_list_has_the_newest_first(traces: TraceStore, database: str) -> None:
     done = await trace("list", dsn=database)
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (0, answer_of(describe(database)))
     header, other, reported = done.out.splitlines()
     assert header.split() == "SIGNAL TARGET OUTCOME CHANGED (UTC) CALLER EVENTS TRACE".split()
     assert other.split()[-3:] == ["somebody-else", "1", "tr_other"]
@@ -82,7 +83,8 @@ async def test_the_list_has_the_newest_first(traces: TraceStore, database: str) 
 @pytest.mark.parametrize("since", ["2999-01-01", "2999-01-01T10:00Z", "0m"])
 async def test_a_list_without_traces_ends_with_one(traces: TraceStore, database: str, since: str) -> None:
     done = await trace("list", "--since", since, dsn=database)
-    assert (done.code, done.out, done.err) == (1, "No trace is of this kind; leave out filters to see more.\n", "")
+    assert (done.code, done.err) == (1, answer_of(describe(database)))
+    assert done.out == "No trace is of this kind; leave out filters to see more.\n"
 
 
 async def test_a_time_that_is_none_is_wrong_usage() -> None:
@@ -93,7 +95,7 @@ async def test_a_time_that_is_none_is_wrong_usage() -> None:
 
 async def test_the_story_of_an_incident_is_told(traces: TraceStore, database: str) -> None:
     done = await trace("show", INCIDENT, dsn=database)
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (0, answer_of(describe(database)))
     lines = done.out.splitlines()
     assert lines[0] == f"Trace {INCIDENT}"
     assert lines[1] == "outcome         run of formulary/oom-raise@1.0.0 succeeded after 42 s"
@@ -135,7 +137,8 @@ async def test_a_trail_that_is_whole_verifies(traces: TraceStore, database: str)
     assert (done.code, done.err) == (0, "")
     first, second = done.out.splitlines()
     assert first == (
-        "! 11 events of 2 traces, 0 checkpoints: as they were written, but NOTHING PROVES THE TAIL COMPLETE"
+        f"! 11 events of 2 traces, 0 checkpoints of {describe(database)}: as they were written, but NOTHING PROVES "
+        "THE TAIL COMPLETE"
     )
     assert second.startswith(
         "no published checkpoint was compared: any number of the newest events, back to the first, could be missing, "
@@ -152,7 +155,7 @@ async def test_what_was_bent_is_named_by_verify_show_and_export(
     assert verified.code == 1
     finding, summary = verified.out.splitlines()
     assert finding.startswith(f"✗ trace {INCIDENT}, event 7, edited: ")
-    assert summary == "11 events of 2 traces, 0 checkpoints: 1 finding"
+    assert summary == f"11 events of 2 traces, 0 checkpoints of {describe(database)}: 1 finding"
     report = json.loads((await trace("verify", "--json", dsn=database)).out)
     assert (report["status"], report["pass"], report["error_count"], report["event_count"]) == ("FAIL", False, 1, 11)
     assert report["checks"] == {"schema_valid": True, "hash_chain_valid": False, "structure_valid": True}
@@ -187,7 +190,7 @@ async def test_a_trace_that_was_dropped_is_told_from_one_that_never_was(traces: 
 async def test_an_export_has_the_files_of_the_trace(traces: TraceStore, database: str, tmp_path: Path) -> None:
     done = await trace("export", INCIDENT, str(tmp_path / "new" / "evidence"), dsn=database)
     directory = tmp_path / "new" / "evidence" / INCIDENT
-    assert (done.code, done.out, done.err) == (0, f"{directory}\n", "")
+    assert (done.code, done.out, done.err) == (0, f"{directory}\n", answer_of(describe(database)))
     assert names(directory) == {"events.ndjson", "verdict.json", "verdict.md", "replay.json", "diff.json"}
     replay = json.loads((directory / "replay.json").read_text())
     assert (replay["trace_id"], replay["replay"]["status"], replay["replay"]["event_count"]) == (INCIDENT, "PASS", 10)
@@ -211,7 +214,7 @@ async def test_all_events_go_to_one_file_or_to_standard_output(
 ) -> None:
     file = tmp_path / "all.ndjson"
     done = await trace("export", "--all", "--jsonl", str(file), dsn=database)
-    assert (done.code, done.out, done.err) == (0, "", "")
+    assert (done.code, done.out, done.err) == (0, "", answer_of(describe(database)))
     events = [json.loads(line) for line in file.read_text().splitlines()]
     assert [(event["trace_id"], event["seq"]) for event in events] == [
         *((INCIDENT, seq) for seq in range(1, 11)),
@@ -277,7 +280,7 @@ async def test_a_reader_that_leaves_an_export_early_is_no_error(traces: TraceSto
     )
     out, err = await process.communicate()
     assert json.loads(out)["seq"] == 1
-    assert err == b""
+    assert err.decode() == answer_of(describe(database))
 
 
 async def test_a_signed_checkpoint_is_checked_with_the_public_key(
@@ -345,7 +348,7 @@ async def test_old_traces_go_and_held_ones_stay(traces: TraceStore, database: st
         await age(owner, trace_id, at=datetime(2020, 2, 2, tzinfo=UTC))
     await owner.close()
     held = await trace("hold", "tr_other", "--reason", "legal case 17", dsn=database)
-    assert (held.code, held.err) == (0, "")
+    assert (held.code, held.err) == (0, answer_of(describe(database)))
     assert "is held already" in (await trace("hold", "tr_other", "--reason", "again", dsn=database)).err
     listed = json.loads((await trace("list", "--json", dsn=database)).out)["traces"]
     assert [each["trace_id"] for each in listed if each["held"]] == ["tr_other"]
@@ -399,7 +402,10 @@ async def test_a_published_checkpoint_says_up_to_when_the_trail_is_complete(
     for options in (["--published", str(published)], ["--seen", f"1:{checkpoint['hash']}"]):
         compared = await trace("verify", *options, dsn=database)
         first, second, *_ = compared.out.splitlines()
-        assert (compared.code, first) == (0, "✓ 12 events of 2 traces, 2 checkpoints: as they were written")
+        assert (compared.code, first) == (
+            0,
+            f"✓ 12 events of 2 traces, 2 checkpoints of {describe(database)}: as they were written",
+        )
         assert re.fullmatch(
             r"complete up to checkpoint 1 of \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ, which was published; nothing proves that "
             "later events are all there",
@@ -445,5 +451,5 @@ async def test_progress_is_shown_on_a_terminal_alone(traces: TraceStore, databas
     out, _ = await process.communicate()
     shown = os.read(ours, 100_000)
     os.close(ours)
-    assert out.decode().startswith("! 11 events of 2 traces, 0 checkpoints: as they were written")
+    assert out.decode().startswith("! 11 events of 2 traces, 0 checkpoints of database ")
     assert b"events" in shown

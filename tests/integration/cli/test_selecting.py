@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.store.database.migrate import describe
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
-from support.commands import formulary
+from support.commands import answer_of, formulary
 from support.databases import migrated_database
 from support.manifest import analysis, text, workflow
 from support.process import FORMULARY
@@ -71,7 +72,7 @@ async def test_a_choice_is_recorded_with_its_reasons_and_its_search(world: World
 @pytest.mark.parametrize("by", ["server", "database"])
 async def test_a_recorded_choice_is_told_in_words(world: World, by: str) -> None:
     done = await formulary("select", "restart", "--reasoning", WHY, *world.where(by))
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (0, answer_of(world.url if by == "server" else describe(world.dsn)))
     assert done.out.startswith("recorded: restart@1.0.0\n")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from formulary_catalog.store.database.connection import Database
 
 _DATABASE_SECONDS = 0.8
-_HALTED_SECONDS = 0.15
+_DETAIL_SECONDS = 0.15
 _RETRY_SECONDS = 2.0
 
 
@@ -34,6 +35,7 @@ class ReadinessReport(BaseModel):
 
     status: ReadinessState
     database: str = Field(description="ok or unavailable")
+    database_id: str | None = Field(default=None, description="the same for all servers of one database, opaque")
     catalog: str = Field(description="loaded or loading")
     model: str = Field(description="the embedding model in use, or unavailable")
     mode: str = Field(description="current ranking mode: hybrid or lexical; each answer has its own")
@@ -79,6 +81,7 @@ class Readiness:
         self._callers_again_seconds = callers_again_seconds
         self._asking: asyncio.Task[bool] | None = None
         self._refused = False
+        self._database_id: str | None = None
 
     def require_loaded(self) -> None:
         """Keep calls away from a catalog that is half loaded.
@@ -137,6 +140,7 @@ class Readiness:
         return ReadinessReport(
             status=self._status(reachable=reachable, embedding=vectors.works and not unembedded),
             database="ok" if reachable else "unavailable",
+            database_id=await self._id_of(parts.database) if reachable else None,
             catalog="loaded" if self.catalog_loaded else "loading",
             model=embedder.model_id if embedder is not None else "unavailable",
             mode=SearchMode.HYBRID if vectors.works else SearchMode.LEXICAL,
@@ -150,6 +154,14 @@ class Readiness:
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(_database_answers(database))
         return await asyncio.shield(self._asking)
+
+    async def _id_of(self, database: "Database") -> str | None:
+        """Asked once: a process keeps its database."""
+        if self._database_id is None:
+            with suppress(FormularyError, TimeoutError):  # the next probe asks again
+                async with asyncio.timeout(_DETAIL_SECONDS):
+                    self._database_id = await database.id()
+        return self._database_id
 
     def _status(self, *, reachable: bool, embedding: bool) -> ReadinessState:
         if self._refused:
@@ -165,7 +177,7 @@ class Readiness:
 
 async def _halted_everywhere(halts: "Halts") -> bool:
     try:
-        async with asyncio.timeout(_HALTED_SECONDS):
+        async with asyncio.timeout(_DETAIL_SECONDS):
             return bool(await halts.everywhere())
     except (FormularyError, TimeoutError):
         return False  # the next probe asks again

@@ -14,6 +14,7 @@ from formulary_catalog.edges.cli.options import (
     required_database,
     settings_of,
 )
+from formulary_catalog.edges.cli.sources import database_settings, opened_database
 
 if TYPE_CHECKING:
     from formulary_catalog.loading.reembedding import ReembeddingReport
@@ -66,7 +67,7 @@ def reembed_command(
       formulary reembed
       formulary reembed --to /models/e5-small --database-url postgresql://owner@db/formulary
     """
-    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    settings = database_settings(database_url=database_url, data_dir=data_dir)
     report = asyncio.run(_reembed(settings, model=model or settings.embedding_model))
     if as_json:
         click.echo(json.dumps(_as_json(report), ensure_ascii=False))
@@ -78,14 +79,13 @@ async def _reembed(settings: "Settings", *, model: str) -> "ReembeddingReport":
     from formulary_catalog.embedding.embedder import PATIENCE_SECONDS
     from formulary_catalog.errors import EmbedderUnavailable
     from formulary_catalog.loading.reembedding import reembed
-    from formulary_catalog.runtime import databases
     from formulary_catalog.runtime.display import Display
     from formulary_catalog.runtime.model_loading import start_loading
     from formulary_catalog.store.database.connection import Role
     from formulary_catalog.store.database.migrate import require_current_schema
 
     with Display() as display:
-        async with databases.existing_database(settings, role=Role.WRITER) as dsn:
+        async with opened_database(settings, role=Role.WRITER) as dsn:
             await require_current_schema(dsn)
             display.step("loading the model")
             embedder = await start_loading(settings, source=model, patience_seconds=PATIENCE_SECONDS)

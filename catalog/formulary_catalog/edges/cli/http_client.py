@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from formulary_catalog.domain.answers.catalog import Answer, InvocationAnswer
 from formulary_catalog.edges.cli.options import DEFAULT_URL, settings_of
+from formulary_catalog.edges.cli.sources import note_source
 from formulary_catalog.errors import (
     FormularyError,
     InvalidInput,
@@ -98,6 +99,7 @@ async def connected(url: str, *, token: str = "", seconds: float) -> AsyncIterat
     trust_env = not is_loopback(address.host)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with httpx2.AsyncClient(base_url=address, headers=headers, timeout=seconds, trust_env=trust_env) as client:
+        note_source(f"{address}".rstrip("/"))
         yield Remote(client)
 
 

@@ -10,6 +10,7 @@ import click
 
 from formulary_catalog import __version__
 from formulary_catalog.edges.cli.options import COMMAND, Suggesting
+from formulary_catalog.edges.cli.sources import SOURCE, report_source
 from formulary_catalog.edges.cli.wording import as_typed, with_close_options
 from formulary_catalog.errors import FormularyError, InvalidInput, UnknownDocument, UnknownWorkflow
 
@@ -92,6 +93,7 @@ class _Commands(Suggesting):
                 formatter.write_dl([(name, each.get_short_help_str(room)) for name, each in commands if each])
 
     def invoke(self, ctx: click.Context) -> Any:
+        ctx.call_on_close(lambda: None if ctx.meta.get(_JSON) else report_source(ctx))
         try:
             answer = super().invoke(ctx)
             sys.stdout.flush()
@@ -104,6 +106,7 @@ class _Commands(Suggesting):
             _print_json(said.format_message(), code=InvalidInput.rpc_code, ctx=ctx)
             raise said from None
         except FormularyError as error:
+            ctx.meta.pop(SOURCE, None)  # an error is one line, which names what it is about
             _report(error, ctx=ctx)
 
 

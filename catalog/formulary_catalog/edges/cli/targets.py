@@ -12,6 +12,7 @@ import click
 
 from formulary_catalog.domain.targets.reference import FORM
 from formulary_catalog.edges.cli.options import DEFAULT_URL, data_dir_option, database_option, settings_of
+from formulary_catalog.edges.cli.sources import opened_database
 from formulary_catalog.errors import FormularyError, InvalidInput
 
 if TYPE_CHECKING:
@@ -200,13 +201,13 @@ async def _services(settings: "Settings", *, by_meaning: bool) -> AsyncIterator[
         StartupError, Unavailable: it cannot be used.
     """
     from formulary_catalog.operations.services import Services
-    from formulary_catalog.runtime.databases import existing_database, with_analytics
+    from formulary_catalog.runtime.databases import with_analytics
     from formulary_catalog.runtime.serving_process import open_catalog
     from formulary_catalog.settings import ContextPolicy
     from formulary_catalog.store.database.connection import Role
 
     async with (
-        existing_database(settings, role=Role.SERVER) as dsn,
+        opened_database(settings, role=Role.SERVER) as dsn,
         open_catalog(
             settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=by_meaning, deadline=_SECONDS
         ) as parts,

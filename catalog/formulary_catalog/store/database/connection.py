@@ -38,6 +38,11 @@ DEADLINE = 1.8
 _OPEN_TIMEOUT = 10.0
 _GOODBYE_SECONDS = 1.0
 _FRESH_SECONDS = 1.0
+DATABASE_ID = """
+select left(encode(sha256(convert_to(system_identifier::text || '/' || current_database(), 'UTF8')), 'hex'), 12)
+from pg_control_system()
+"""
+"""A cluster of PostgreSQL keeps its number through restarts, upgrades of the schema and replication."""
 # A machine that vanished leaves its connection behind; the server shall find out within a minute or so.
 _NOTICE_LOSS = {"tcp_keepalives_idle": "30", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "3"}
 
@@ -159,6 +164,14 @@ class Database:
                 await connection.execute("select 1")
             finally:
                 connection.terminate()
+
+    async def id(self) -> str:
+        """What two processes that use one database have in common, and no others; it says nothing about the database.
+
+        Raises:
+            Unavailable: it does not answer.
+        """
+        return str((await self.fetch(DATABASE_ID))[0][0])
 
     async def read(self, operation: Callable[[Connection], Awaitable[_T]]) -> _T:
         """Run a read, all of it on one snapshot; once more on a fresh connection if the first one was lost."""

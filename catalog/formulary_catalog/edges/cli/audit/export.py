@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from formulary_catalog.edges.cli.audit.source import TrailSource, read_trace, readable_options
 from formulary_catalog.edges.cli.options import DIRECTORY
@@ -67,8 +66,8 @@ def export_command(
         complete = trace_id is not None and (directory is None) != (jsonl is None)
     if not complete:
         raise click.UsageError("give TRACE and DIR, or TRACE and --jsonl FILE, or --all and --jsonl FILE")
-    if everything and click.get_current_context().get_parameter_source("url") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--all reads the database; leave --url out, or give TRACE")
+    if everything and trail.url:
+        raise click.UsageError("--all reads a database; name it with --database-url or --data-dir, or give TRACE")
 
     async def write(reader: "TraceReader") -> bool:
         if trace_id is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from formulary_catalog.edges.cli.options import data_dir_option, database_option, settings_of
+from formulary_catalog.edges.cli.sources import database_settings, opened_database
 from formulary_catalog.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ class TrailSource:
     @asynccontextmanager
     async def dsn(self) -> AsyncIterator[str]:
         """The database as its owner; an embedded one that nobody runs is run meanwhile."""
-        from formulary_catalog.runtime.databases import existing_database
-
-        async with existing_database(self.settings) as dsn:
+        async with opened_database(self.settings) as dsn:
             yield dsn
 
     @asynccontextmanager
@@ -65,7 +64,7 @@ def trail_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def with_trail(*, database_url: str | None, data_dir: Path | None, **others: Any) -> None:
-        command(trail=TrailSource(settings=settings_of(database_url=database_url, data_dir=data_dir)), **others)
+        command(trail=TrailSource(settings=database_settings(database_url=database_url, data_dir=data_dir)), **others)
 
     return database_option(data_dir_option(with_trail))
 

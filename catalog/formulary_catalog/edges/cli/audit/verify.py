@@ -11,6 +11,7 @@ import click
 
 from formulary_catalog.edges.cli.audit.source import TrailSource, not_found, require_storable, trail_options
 from formulary_catalog.edges.cli.options import json_option
+from formulary_catalog.edges.cli.sources import take_source
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _show(replay: "Replay") -> None:
         page.line(f"✗ {subject}{spell_finding(finding)}", style="red")
     looked_at = (
         f"{counted(replay.event_count, 'event')} of {counted(replay.trace_count, 'trace')}, "
-        f"{counted(replay.checkpoint_count, 'checkpoint')}"
+        f"{counted(replay.checkpoint_count, 'checkpoint')} of {take_source()}"
     )
     if not replay.passed:
         page.line(f"{looked_at}: {counted(len(replay.findings), 'finding')}", style="bold")

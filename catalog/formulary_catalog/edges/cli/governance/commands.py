@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formulary_catalog.edges.cli.options import Suggesting, data_dir_option, database_option, json_option, settings_of
+from formulary_catalog.edges.cli.sources import database_settings, opened_database, take_source
 from formulary_catalog.edges.cli.targets import show, url_option
 from formulary_catalog.errors import InvalidInput
 
@@ -73,13 +74,12 @@ async def _contracts(settings: "Settings") -> "ContractList":
 async def _services(settings: "Settings") -> "AsyncIterator[Services]":
     """The services on the database itself; an embedded one that nobody runs is run meanwhile."""
     from formulary_catalog.operations.services import Services
-    from formulary_catalog.runtime.databases import existing_database
     from formulary_catalog.runtime.serving_process import open_catalog
     from formulary_catalog.settings import ContextPolicy
     from formulary_catalog.store.database.connection import Role
 
     async with (
-        existing_database(settings, role=Role.SERVER) as dsn,
+        opened_database(settings, role=Role.SERVER) as dsn,
         open_catalog(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=False) as parts,
     ):
         yield Services.on(parts, settings=settings)
@@ -147,7 +147,7 @@ def evaluate_command(
     from formulary_catalog.edges.cli.targets import check_remediation_id
 
     check_remediation_id(remediation_id)
-    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    settings = database_settings(database_url=database_url, data_dir=data_dir)
     given: dict[str, Any] = {
         "task": task,
         "actions": [_action(text) for text in proposed_actions],
@@ -164,7 +164,7 @@ def evaluate_command(
         from formulary_catalog.runtime.terminal import plain
 
         click.echo(plain(verdict.verdict_md), nl=False)
-        click.echo(f"\nrecorded in trace {verdict.trace_id}")
+        click.echo(f"\nrecorded in trace {verdict.trace_id} of {take_source()}")
     if verdict.verdict.final_decision == "BLOCK":
         raise SystemExit(1)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from formulary_catalog.edges.cli.options import data_dir_option, database_option, json_option, settings_of
+from formulary_catalog.edges.cli.sources import opened_database
 from formulary_catalog.edges.cli.targets import url_option
 from formulary_catalog.errors import InvalidInput, StartupError, Unavailable
 
@@ -209,12 +210,11 @@ def _at_work(settings: "Settings", operation: "Callable[[HaltWriter, str], Await
     """
 
     async def done() -> _T:
-        from formulary_catalog.runtime.databases import existing_database
         from formulary_catalog.store.database.connection import Database, Role
         from formulary_catalog.store.database.migrate import require_current_schema
         from formulary_catalog.store.runs.halting import HaltWriter
 
-        async with existing_database(settings) as dsn:
+        async with opened_database(settings) as dsn:
             await require_current_schema(dsn)
             async with Database.opened(dsn, role=Role.WRITER, size=1, deadline=_SECONDS) as database:
                 return await operation(HaltWriter(database), dsn)

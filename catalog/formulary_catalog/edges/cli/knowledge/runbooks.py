@@ -19,8 +19,8 @@ from formulary_catalog.edges.cli.options import (
     data_dir_option,
     database_option,
     json_option,
-    settings_of,
 )
+from formulary_catalog.edges.cli.sources import database_settings, opened_database
 from formulary_catalog.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def load(
     from formulary_catalog.edges.cli.knowledge.runbook_pages import show_loaded
     from formulary_catalog.runtime.terminal import Page
 
-    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    settings = database_settings(database_url=database_url, data_dir=data_dir)
     report = asyncio.run(_load(settings, directories, name=name))
     if as_json:
         click.echo(json.dumps(_loaded_as_json(report)))
@@ -95,7 +95,7 @@ def list_(*, database_url: str | None, data_dir: Path | None, as_json: bool) -> 
     from formulary_catalog.edges.cli.knowledge.runbook_pages import show_sources
     from formulary_catalog.runtime.terminal import Page
 
-    sources = asyncio.run(_list(settings_of(database_url=database_url, data_dir=data_dir)))
+    sources = asyncio.run(_list(database_settings(database_url=database_url, data_dir=data_dir)))
     if as_json:
         click.echo(json.dumps({"sources": [_source_as_json(each) for each in sources], "total": len(sources)}))
     else:
@@ -118,7 +118,7 @@ def remove(*, name: str, database_url: str | None, data_dir: Path | None, as_jso
     from formulary_catalog.edges.cli.knowledge.runbook_pages import show_removed
     from formulary_catalog.runtime.terminal import Page
 
-    gone = asyncio.run(_remove(settings_of(database_url=database_url, data_dir=data_dir), name))
+    gone = asyncio.run(_remove(database_settings(database_url=database_url, data_dir=data_dir), name))
     if as_json:
         click.echo(json.dumps({"name": name, "removed": gone.removed}))
     else:
@@ -127,12 +127,11 @@ def remove(*, name: str, database_url: str | None, data_dir: Path | None, as_jso
 
 @asynccontextmanager
 async def _writer(settings: "Settings") -> AsyncIterator["RunbookWriter"]:
-    from formulary_catalog.runtime.databases import existing_database
     from formulary_catalog.store.database.connection import Database, Role
     from formulary_catalog.store.knowledge.runbooks import RunbookWriter
 
     async with (
-        existing_database(settings, role=Role.WRITER) as dsn,
+        opened_database(settings, role=Role.WRITER) as dsn,
         Database.opened(dsn, role=Role.WRITER, size=1, deadline=_WRITE_SECONDS) as database,
     ):
         yield RunbookWriter(database)
