@@ -9,6 +9,7 @@ import pytest
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.targets.reference import parse_target
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
 from formulary_catalog.kernel.parts import CatalogParts
@@ -22,6 +23,8 @@ from support.access import EVERYWHERE, Rights
 from support.filling import entry, fill
 from support.knowledge import embed_everything, read_ended_traces, remedied
 from support.manifest import workflow
+from support.services import open_parts, service_on
+from support.targets import example_reader
 
 SHOP = RequestContext(
     namespace="shop",
@@ -100,6 +103,26 @@ async def test_the_same_symptom_finds_what_was_chosen_and_why(ended: None, knowl
     assert texts["Queries and reasoning"] == (f"searched for: {QUERY}\nchose formulary/raise-limit because: {REASON}")
     assert "chosen: formulary/raise-limit" in texts["Choice and outcome"]
     assert "signal: OOMKilled" in texts["Choice and outcome"]
+
+
+async def test_a_choice_for_what_is_broken_teaches_those_who_see_its_namespace(
+    ended: None, database: str, embedder: Embedder, writing: Database
+) -> None:
+    about = ContextReference(target=parse_target("example-search/Deployment/indexer"))
+    there = {"see": {"formulary", "example-search"}, "targets": {"example-search"}}
+    agent = Caller(name="indexer-agent", access=Rights(use={"example-search"}, **there))
+    async with open_parts(database, embedder=embedder, targets=example_reader()) as with_targets:
+        await remedied(
+            service_on(with_targets), context=about, caller=agent, query=QUERY, reasoning=REASON, choice="raise-limit"
+        )
+        await read_ended_traces(writing)
+        await embed_everything(writing, embedder)
+        knowledge = KnowledgeService(with_targets)
+
+        assert await found(knowledge, caller=agent, context=about) == {"Queries and reasoning", "Choice and outcome"}
+        without = Caller(name="person", access=Rights(**there))
+        assert await found(knowledge, caller=without, context=about) == {"Choice and outcome"}
+        assert await found(knowledge, caller=STRANGER) == set()
 
 
 async def test_free_text_is_for_who_may_use_the_incident(ended: None, knowledge: KnowledgeService) -> None:

@@ -7,6 +7,7 @@ labels: no event does.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from formulary_catalog.domain.audit.chain import StoredEvent, is_event
@@ -22,6 +23,8 @@ from formulary_catalog.domain.knowledge.documents import (
     source_id,
 )
 from formulary_catalog.domain.knowledge.mentions import KnownWorkflow, named_workflows, possible_names
+from formulary_catalog.domain.targets.reference import parse_target
+from formulary_catalog.errors import InvalidInput
 
 OUTCOME, REASONING = "outcome", "reasoning"
 """The names of the two sections."""
@@ -77,7 +80,7 @@ class _Learned:
 
 
 def past_incident(trace_id: str, events: Sequence[StoredEvent]) -> PastIncident | None:
-    """The incident of a trace; None where nobody chose a workflow under an incident.
+    """The incident of a trace; None where nobody chose a workflow for an incident or for a target of a namespace.
 
     Only calls that were answered count: an incident that a refused call names may be made up.
     """
@@ -126,7 +129,7 @@ def _learn(learned: _Learned, *, kind: str, payload: Recorded) -> None:
 
 
 def _learn_search(learned: _Learned, payload: Recorded) -> None:
-    learned.namespace = payload.text("analysis").partition("/")[0] or learned.namespace
+    learned.namespace = _namespace(payload) or learned.namespace
     applied = payload.inner("constraints")
     given, inferred = applied.inner("given"), applied.inner("inferred")
     facts = {
@@ -146,10 +149,19 @@ def _learn_search(learned: _Learned, payload: Recorded) -> None:
 
 
 def _learn_selection(learned: _Learned, payload: Recorded) -> None:
-    learned.namespace = payload.text("analysis").partition("/")[0] or learned.namespace
+    learned.namespace = _namespace(payload) or learned.namespace
     arguments, result = payload.inner("arguments"), payload.inner("result")
     name = learned.names.get(result.text("version_id")) or arguments.text("workflow_id")
     _add(learned.chosen.setdefault(_bare(name, result.text("namespace")), []), arguments.text("reasoning"))
+
+
+def _namespace(payload: Recorded) -> str:
+    """That of the AIAnalysis; of an incident that an alert or a call itself names by what is broken, that of it."""
+    if analysis := payload.text("analysis"):
+        return analysis.partition("/")[0]
+    with suppress(InvalidInput):  # a trail that was tampered with may say anything
+        return parse_target(payload.text("target")).home or ""
+    return ""
 
 
 def _outcome(learned: _Learned) -> Iterator[str]:

@@ -56,6 +56,18 @@ def test_a_run_that_was_not_asked_for_here_or_was_a_dry_run_is_no_outcome() -> N
     assert found["outcome"] == "chosen: formulary/oom-raise\nno run ended"
 
 
+@pytest.mark.parametrize(
+    ("target", "namespace"),
+    [("shop/Deployment/checkout", "shop"), ("Namespace/shop", "shop"), ("Node/worker-1", None), ("a/b/c/d", None)],
+)
+def test_without_an_analysis_it_belongs_to_the_namespace_of_what_was_broken(target: str, namespace: str | None) -> None:
+    named = {"analysis": "", "target": target}
+    happened = [(0, "search", {**SEARCH, **named}), (1, "selection", {**SELECTION, **named})]
+    past = past_incident("tr_1", recalled("tr_1", happened))
+    documents = [] if past is None else past.documents(known=())
+    assert {each.namespace for each in documents} == ({namespace} if namespace else set())
+
+
 def test_facts_are_labels_and_no_free_text() -> None:
     search = call(
         arguments={"query": "q"},
