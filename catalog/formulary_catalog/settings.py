@@ -56,7 +56,7 @@ class Toolset(StrEnum):
     APPROVALS = "approvals"
 
 
-LISTED_TOOLSETS = frozenset({Toolset.SEARCH, Toolset.RUNS, Toolset.GOVERNANCE})
+LISTED_TOOLSETS = frozenset({Toolset.SEARCH, Toolset.RUNS})
 """What is listed where nobody says what to list."""
 
 
@@ -181,7 +181,7 @@ class Settings(ConnectionSettings):
         default=frozenset(),
         description="Toolsets of the MCP server that are offered, and listed where a client does not choose: `search`, "
         "`runs`, `governance`, `catalog`, `knowledge`, `analytics`, `approvals`. Unset: all are offered, and the first "
-        "three listed.",
+        "two listed.",
     )
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Host names accepted besides the loopback ones, such as the Service's."

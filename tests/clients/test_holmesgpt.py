@@ -88,7 +88,7 @@ def report(formulary_url: str, incidents: Incidents) -> Report:
     nulls = dict.fromkeys(OPTIONAL)
     chosen = {"workflow_id": "oom-payments-only"}
     return converse(
-        url=f"{formulary_url}/mcp",
+        url=f"{formulary_url}/mcp?toolsets=search,runs,governance",
         chats={
             "payments": chat(incidents.payments, search()),
             "search": chat(incidents.search, search()),

@@ -81,12 +81,10 @@ INVOKE = Operation(
         toolset=Toolset.RUNS,
         title="Run a workflow",
         description=(
-            "Run the workflow you chose, against the target of the incident. Call get_workflow_details first and give "
-            "input by its input_schema. Rules decide: awaiting_approval means that a person must approve, so tell them "
-            "and do not call again; a refusal names the rule. It waits up to 30000 ms for output; with a longer "
-            "timeout_ms it returns invocation_id at once: follow it with get_invocation_status. With an "
-            "idempotency_key the same call again is the same run. With dry_run nothing is changed and manifest is "
-            "returned."
+            "Run the workflow you chose. Call get_workflow_details first and give input by its input_schema. Rules "
+            "decide: awaiting_approval means that a person must approve, so tell them and do not call again; a refusal "
+            "names the rule. It waits up to 30000 ms for output; with a longer timeout_ms it returns invocation_id at "
+            "once: follow it with get_invocation_status."
         ),
         shrink=_shrink,
         read_only=False,
@@ -106,9 +104,8 @@ STATUS = Operation(
         toolset=Toolset.RUNS,
         title="Follow a run",
         description=(
-            "State of a run, by the invocation_id of invoke_workflow. To wait rather than ask again and again, give "
-            "wait_ms and the last revision as after_revision: it returns when something has changed or the time is up. "
-            "Over are completed, failed, timed_out, cancelled and halted. Changes nothing."
+            "State of a run. To wait, give wait_ms and the last revision as after_revision: it returns when something "
+            "has changed or the time is up. Over are completed, failed, timed_out, cancelled and halted."
         ),
         shrink=_shrink,
         seconds=WAITING_CALL_SECONDS,

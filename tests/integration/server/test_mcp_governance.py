@@ -116,7 +116,7 @@ async def test_every_answer_is_valid_against_the_listed_schema(url: str) -> None
         VERDICT: await asked(url, VERDICT, {"gate_report": gated["gate_report"]}),
         REPLAY: await asked(url, REPLAY, {"trace_id": gated["trace_id"]}),
     }
-    async with agent(url, headers=by("responder")) as client:
+    async with agent(url, headers=by("responder"), path="/mcp?toolsets=governance") as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
 
     for name, answer in answers.items():
@@ -124,7 +124,7 @@ async def test_every_answer_is_valid_against_the_listed_schema(url: str) -> None
 
 
 async def test_the_example_of_each_parameter_is_valid_and_taken(url: str) -> None:
-    async with agent(url, headers=by("responder")) as client:
+    async with agent(url, headers=by("responder"), path="/mcp?toolsets=governance") as client:
         tools = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
 
     for name in (GATE, ENFORCE, VERDICT):

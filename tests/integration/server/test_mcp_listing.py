@@ -61,10 +61,6 @@ async def test_every_hint_is_set_and_true(url: str) -> None:
         "get_invocation_status": reading,
         "list_workflows": reading,
         "related_workflows": reading,
-        "governance_gate": reading,
-        "governance_enforce": reading,
-        "governance_verdict": reading,
-        "governance_replay": reading,
     }
 
 

@@ -25,8 +25,8 @@ NESTED = {"context", "proposed_actions", "contract", "actions", "gate_report", "
 """Parameters that cannot be flat: what they describe is not."""
 READING = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
 WRITING = {"record_workflow_selection", "invoke_workflow"}
-MOST_TOOLS = 11
-MOST_BYTES = 14_600
+MOST_TOOLS = 7
+MOST_BYTES = 9_000
 """With what is broken as three arguments, for agents that send no header."""
 FIRST = ["search_workflow_catalog", "get_workflow_details", "record_workflow_selection"]
 

@@ -51,27 +51,27 @@ class Dimension:
 LABEL_DIMENSIONS = (
     Dimension(
         name="signal_type",
-        description="Kubernetes event reason or alert name the workflow must answer.",
+        description="Event reason or alert that it must answer.",
         examples=("OOMKilled",),
         weight=0.4,
     ),
     Dimension(
         name="severity",
-        description="Severity by your own root cause assessment.",
+        description="Severity by your own assessment.",
         examples=("critical",),
         suggested=("critical", "high", "medium", "low"),
         weight=0.1,
     ),
     Dimension(
         name="environment",
-        description="Environment of the workload; leave out if unknown.",
+        description="Leave out if unknown.",
         examples=("production",),
         suggested=("production", "staging", "development", "test"),
         weight=0.3,
     ),
     Dimension(
         name="component",
-        description="Kind of the object to act on, bare or with its API group.",
+        description="Kind of the object to act on.",
         examples=("Deployment", "apps/v1/StatefulSet"),
         weight=0.3,
     ),

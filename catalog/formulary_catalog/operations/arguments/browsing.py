@@ -47,7 +47,7 @@ WorkflowId = Annotated[
     str,
     Field(
         max_length=MAX_NAME_LENGTH,
-        description="workflow_id or uri of an answer; also namespace/name, name@version or version_id.",
+        description="workflow_id, uri or version_id of an answer, or name@version.",
         examples=["oom-raise-memory-limit"],
     ),
 ]

@@ -42,7 +42,7 @@ SearchId = Annotated[
     str,
     Field(
         max_length=MAX_LABEL_LENGTH,
-        description="search_id of the search that found it, whose target applies.",
+        description="Of the search that found it; its target applies.",
         examples=["0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10"],
     ),
 ]
@@ -51,13 +51,13 @@ SearchId = Annotated[
 class _Named(Arguments):
     workflow_id: str = Field(
         max_length=400,
-        description="workflow_id or uri of an answer; also namespace/name, name@version or version_id.",
+        description="workflow_id, uri or version_id of an answer, or name@version.",
         examples=["oom-raise-memory-limit"],
     )
     version: str = Field(
         "",
         max_length=MAX_LABEL_LENGTH,
-        description="Semantic version; the latest without it.",
+        description="Default: the latest.",
         examples=["1.0.0"],
     )
 
@@ -73,7 +73,7 @@ class SelectionArguments(_Named):
 
     reasoning: str = Field(
         max_length=MAX_REASONING_LENGTH,
-        description="Why this workflow fits the root cause better than the others.",
+        description="Why it fits better than the others.",
         examples=["The limit is the only cap; the change is reversible."],
     )
     search_id: SearchId = ""

@@ -29,7 +29,7 @@ class _Run(DetailsArguments):
     input: Object = Field(
         default_factory=dict,
         repr=False,
-        description="Values of the parameters by name, as input_schema of get_workflow_details asks for.",
+        description="Values of the parameters, by input_schema.",
         examples=[{"NAMESPACE": "shop", "MEMORY_LIMIT": "512Mi"}],
     )
 
@@ -47,7 +47,7 @@ class _Options(Arguments):
         "",
         max_length=MAX_KEY_LENGTH,
         repr=False,
-        description="Your own text; the same request with the same key is the same run.",
+        description="Your own text: the same call again is the same run.",
         examples=["checkout-oom-1"],
     )
     dry_run: Flag = Field(False, description="true: change nothing, return what would be created.", examples=[True])
@@ -97,7 +97,7 @@ class StatusArguments(Arguments):
         None,
         ge=0,
         le=2**53 - 1,
-        description="revision of the last answer: returns at once if there is a newer one.",
+        description="revision of the last answer.",
         examples=[2],
     )
 
