@@ -60,7 +60,7 @@ def verify_command(
         lambda reader: _verified(reader, trace_id, seen=checkpoints, published=published, trail=trail), to_verify=True
     )
     if as_json:
-        click.echo(json.dumps(_as_json(replay)))
+        click.echo(json.dumps({"database": take_source(), **_as_json(replay)}))
     else:
         _show(replay)
     if not replay.passed:
