@@ -44,8 +44,8 @@ _NAME_AN_INCIDENT = (
     "configuration of the client does that, not a tool argument)"
 )
 _NAME_A_TARGET = (
-    "name what is broken with target_namespace, target_kind and target_name of the search, such as shop, Deployment "
-    "and checkout (a command: --target), and give later calls its search_id; or have the client send the header "
+    "name what is broken with target_namespace, target_kind and target_name, such as shop, Deployment and checkout "
+    "(a command: --target), and give what follows a search its search_id; or have the client send the header "
     "X-Remediation-Id or X-AIAnalysis"
 )
 _log = structlog.get_logger(__name__)

@@ -32,6 +32,7 @@ from formulary_catalog.operations.arguments.browsing import (
     RelatedPageArguments,
     SectionArguments,
 )
+from formulary_catalog.operations.arguments.target import Targeted
 from formulary_catalog.operations.operation import Call, Operation, Route, Tool, as_it_is
 from formulary_catalog.settings import Toolset
 
@@ -45,13 +46,13 @@ def short(answer: Json) -> Json:
     return fit(answer, budget=budget, whole="ask for less")
 
 
-async def _related(call: Call[RelatedArguments]) -> RelatedAnswer:
+async def _related(call: Call[RelatedPageArguments]) -> RelatedAnswer:
     page = await call.services.relations.related(call.arguments.request, **call.asker)
     # A model asks for more, or for fewer relations.
     return page if call.browsing else RelatedAnswer(**page.model_dump(exclude={"next_cursor"}))
 
 
-LIST: Operation[ListArguments, WorkflowList] = Operation(
+LIST: Operation[PageArguments, WorkflowList] = Operation(
     action="list",
     arguments=PageArguments,
     answer=WorkflowList,
@@ -68,6 +69,7 @@ LIST: Operation[ListArguments, WorkflowList] = Operation(
         ),
         arguments=ListArguments,
         narrowed_by=("signal_type", "risk_level", "limit"),
+        unlisted=tuple(Targeted.model_fields),  # the refusal of a call without a target names them
         shrink=as_it_is,
     ),
     route=Route(
@@ -78,7 +80,7 @@ LIST: Operation[ListArguments, WorkflowList] = Operation(
         description="The visible workflows in name order.",
     ),
 )
-RELATED: Operation[RelatedArguments, RelatedAnswer] = Operation(
+RELATED: Operation[RelatedPageArguments, RelatedAnswer] = Operation(
     action="read.related",
     arguments=RelatedPageArguments,
     answer=RelatedPage,
@@ -95,6 +97,7 @@ RELATED: Operation[RelatedArguments, RelatedAnswer] = Operation(
         answer=RelatedAnswer,
         shrink=short,
         narrowed_by=("depth", "relations"),
+        unlisted=tuple(Targeted.model_fields),
     ),
     route=Route(
         path="/workflows/{entity:path}/related",

@@ -184,6 +184,26 @@ async def test_a_pod_that_is_gone_leaves_the_word_of_its_namespace(url: str) -> 
     assert any("pod web-gone was not found" in note for note in answer["notes"])
 
 
+async def test_an_agent_that_lists_or_walks_names_the_target_as_for_a_search(url: str) -> None:
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("list_workflows", {"limit": 1}),
+        ("related_workflows", {"entity": "RestartPod"}),
+    ]
+    unnamed = [refused(await call(url, *each)) for each in asked]
+    quiet, loud = [
+        [answer_of(await call(url, tool, {**given, **_about(target)})) for tool, given in asked]
+        for target in ("quiet/Deployment/web", "loud/Deployment/own")
+    ]
+    cursor = {"limit": 1, "cursor": loud[0]["next_cursor"], **_about("quiet/Deployment/web")}
+    other = refused(await call(url, "list_workflows", cursor))
+
+    assert all("target_namespace, target_kind and target_name" in each for each in unnamed)
+    assert (quiet[0]["total"], loud[0]["total"]) == (1, 4)
+    assert [each["name"] for each in quiet[1]["related"]] == ["oom-raise"]
+    assert len(loud[1]["related"]) == 4
+    assert "belongs to another question" in other
+
+
 async def test_a_half_named_target_is_refused_with_the_missing_argument(url: str) -> None:
     message = refused(await call(url, SEARCH, {"query": "oom", "target_namespace": "quiet", "target_name": "web"}))
 

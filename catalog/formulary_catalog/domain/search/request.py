@@ -41,6 +41,11 @@ class ContextReference:
         return tuple(filter(None, sent))
 
     @property
+    def names(self) -> list[str]:
+        """What the call names, as a cursor belongs to it."""
+        return [next(iter(self.ids), ""), self.analysis, str(self.target or "")]
+
+    @property
     def names_incident(self) -> bool:
         return bool(self.ids or self.analysis)
 

@@ -23,6 +23,7 @@ from formulary_catalog.domain.workflows.sections import SECTIONS
 from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.operations.arguments.catalog import Words
 from formulary_catalog.operations.arguments.refusals import broken
+from formulary_catalog.operations.arguments.target import Targeted
 from formulary_catalog.operations.arguments.texts import Label, Name, OneOf, choice
 
 MAX_PAGE = 1000
@@ -69,12 +70,11 @@ class FilterArguments(Arguments):
     @property
     def request(self) -> ListingRequest:
         """The list that is asked for."""
-        return ListingRequest(**{name: value for name, value in self if value is not None})
+        asked = {name: value for name, value in self if name not in Targeted.model_fields}
+        return ListingRequest(**{name: value for name, value in asked.items() if value is not None})
 
 
-class ListArguments(FilterArguments):
-    """Which workflows are to be listed."""
-
+class _PlaceArguments(FilterArguments):
     limit: LimitThatFits = Field(None, examples=[10])
     cursor: str = Field(
         "",
@@ -84,13 +84,17 @@ class ListArguments(FilterArguments):
     )
 
 
+class ListArguments(Targeted, _PlaceArguments):
+    """Which workflows are to be listed, and what is broken."""
+
+
 class FacetsArguments(FilterArguments):
     """Of which list it is asked what narrows it."""
 
     text: Text = ""
 
 
-class PageArguments(ListArguments):
+class PageArguments(_PlaceArguments):
     """The same for programs, which may ask for long pages and for any place in the list."""
 
     text: Text = ""
@@ -122,7 +126,7 @@ class RefusedArguments(Arguments):
         return ListingRequest(**dict(self))
 
 
-class RelatedArguments(Arguments):
+class _WalkArguments(Arguments):
     """Where to begin in the graph of workflows, and how far to go."""
 
     entity: Name = Field(
@@ -149,7 +153,11 @@ class RelatedArguments(Arguments):
         return RelatedRequest(entity=self.entity, depth=self.depth, relations=relations, limit=self.limit)
 
 
-class RelatedPageArguments(RelatedArguments):
+class RelatedArguments(Targeted, _WalkArguments):
+    """Where to begin, and what is broken."""
+
+
+class RelatedPageArguments(_WalkArguments):
     """The same for programs, which may go on where a page ends."""
 
     cursor: str = Field("", max_length=MAX_CURSOR_LENGTH, description="next_cursor of the page before.")

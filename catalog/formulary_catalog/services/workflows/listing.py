@@ -57,7 +57,7 @@ class Listing:
         async with self._recorded(request, context=context, caller=caller) as record:
             scope = await self._visibility.of(context, caller=caller, record=record, browsing=browsing)
             _check_status(request.status, scope=scope, browsing=browsing)
-            question = {**request.question, "incident": [context.remediation_id, context.analysis]}
+            question = {**request.question, "incident": context.names}
             answer, places = await self._page(request, scope=scope, question=question, caller=caller)
             record.result = {"total": answer.total}
             if max_bytes is None:
@@ -77,7 +77,7 @@ class Listing:
         """
         async with self._recorded(request, context=_NO_INCIDENT, caller=caller) as record:
             scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
-            question = {**request.question, "incident": ["", ""]}
+            question = {**request.question, "incident": _NO_INCIDENT.names}
             page, _ = await self._page(request, scope=scope, question=question, caller=caller)
             record.result = {"total": page.total}
             return FacetedList(page=page, facets=await self._values(request, scope=scope, caller=caller))

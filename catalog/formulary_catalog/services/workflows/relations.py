@@ -71,7 +71,7 @@ class Relations:
             InvalidInput: the name needs a namespace, or the cursor is that of another question.
         """
         arguments = {"entity": request.entity, "depth": request.depth, "relations": list(request.relations)}
-        question = {**request.question, "list": "related", "incident": [context.remediation_id, context.analysis]}
+        question = {**request.question, "list": "related", "incident": context.names}
         async with self._trail.record("read.related", caller=caller, reference=context, arguments=arguments) as record:
             begin = number_of(request.cursor, question=question)
             end = begin + request.limit

@@ -33,7 +33,8 @@ _PARTS = {"target_namespace", "target_kind", "target_name"}
 NOT_TAKEN = {
     "search_workflow_catalog": {"filters", *_PARTS},
     "get_workflow_details": {"search_id", *_PARTS},
-    "list_workflows": {"cursor"},
+    "list_workflows": {"cursor", "target", *_PARTS},  # a person lists and walks without one
+    "related_workflows": {"target", *_PARTS},
     "invoke_workflow": {"input", "search_id", *_PARTS},  # --input says its own errors, values are secret
     "get_invocation_status": {"wait_ms", "after_revision"},
     "governance_gate": {"trace_id"},
