@@ -94,6 +94,10 @@ class ContextError(FormularyError):
     exit_code = 2
 
 
+class TargetMissing(ContextError):
+    """What a call names as its target, or the namespace of that, does not exist."""
+
+
 class InvalidManifest(FormularyError):
     """A document cannot be accepted. Names file, field, value and rule; its neighbours are unaffected.
 

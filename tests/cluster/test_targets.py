@@ -137,6 +137,7 @@ async def test_what_owners_demand_of_a_pod_is_read_from_its_namespace_owners_and
     assert context.environment == "production"
     assert context.custom_labels == {"restarts": ("no",), "team": ("shop",), "rack": ("r1",)}
     assert context.target_owners == ("ReplicaSet/web-a", "Deployment/web")
+    assert context.target_selector == "app=web"
     facts = context.detected_labels
     assert (facts["hpaEnabled"], facts["pdbProtected"], facts["stateful"]) == ("true", protected, "false")
     assert (facts["gitOpsManaged"], facts["helmManaged"]) == ("false", "false")

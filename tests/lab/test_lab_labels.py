@@ -100,8 +100,8 @@ def test_lying_about_the_target_gains_nothing(node: Node, product: Product) -> N
 
 def test_an_object_that_names_no_target_is_held_to_the_labels_of_its_namespace(node: Node, product: Product) -> None:
     wanted = {
-        "workflowRef": {"workflowId": "imagepull-renew-pull-secret"},
-        "input": {"SECRET": "pull", "SELECTOR": "app=carts"},
+        "workflowRef": {"workflowId": "scheduling-relax-affinity"},
+        "input": {"NAME": "carts"},
     }
     asked = {"apiVersion": "formulary.dev/v1alpha1", "kind": "WorkflowInvocation", "metadata": {"name": "by-hand"}}
     node.apply({**asked, "spec": wanted}, namespace=STRICT)

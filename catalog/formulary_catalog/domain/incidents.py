@@ -133,8 +133,8 @@ class RequestContext:
 
     That of a target has no name and no remediation id, that of an alert no name: `alert` is `namespace/name` of the
     source that sent it, and its constraints are those of its target. `target_owners` are `kind/name` of what controls
-    it, as far as it is known, `target_node` is what it runs on. `note` is what an answer says of how the context was
-    found.
+    it, as far as it is known, `target_node` is what it runs on, `target_selector` how its workload selects its pods.
+    `note` is what an answer says of how the context was found.
     """
 
     namespace: str
@@ -153,6 +153,7 @@ class RequestContext:
     target_name: str = ""
     target_owners: tuple[str, ...] = ()
     target_node: str = ""
+    target_selector: str = ""
     custom_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     strict_keys: frozenset[str] = field(default=frozenset(), repr=False)
     detected_labels: Mapping[str, str] = field(default_factory=dict)

@@ -6,17 +6,18 @@ that a label is obeyed as soon, and for all callers alike; the right to have it 
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 
 from cachetools import TTLCache
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.targets.context import Demand, demands_on, target_context
+from formulary_catalog.domain.targets.context import Demand, demands_on, further_context, target_context
 from formulary_catalog.domain.targets.mapping import ContextMapping
 from formulary_catalog.domain.targets.reference import TargetReference
 from formulary_catalog.domain.targets.surroundings import Surroundings, TargetReader
-from formulary_catalog.errors import ContextError, Unavailable
+from formulary_catalog.errors import ContextError, TargetMissing, Unavailable
 
 KEPT_SECONDS = 10.0
 _PATIENCE_SECONDS = 4.0
@@ -57,11 +58,29 @@ class TargetContexts:
         """
         return target_context(await self._surroundings(reference, caller=caller), mapping=self.mapping, known=known)
 
+    async def further(
+        self, references: Iterable[TargetReference], *, caller: Caller | None
+    ) -> tuple[RequestContext, ...]:
+        """What the owners of further objects of a run demand; of what does not exist nobody demands anything.
+
+        `caller`: who names them, and needs the right to; None for what the server looks at of itself.
+
+        Raises:
+            ContextError: targets are not read here, or one may not be read.
+            NotAllowed, Unavailable: as `context_of`.
+        """
+        found = []
+        for reference in references:
+            with suppress(TargetMissing):
+                around = await self._surroundings(reference, caller=caller)
+                found.append(further_context(around, mapping=self.mapping))
+        return tuple(found)
+
     async def demands_on(self, reference: TargetReference, *, caller: Caller) -> list[Demand]:
         """What the owners of the target demand, and which labels say so. Raises as `context_of`."""
         return demands_on(await self._surroundings(reference, caller=caller), mapping=self.mapping)
 
-    async def _surroundings(self, reference: TargetReference, *, caller: Caller) -> Surroundings:
+    async def _surroundings(self, reference: TargetReference, *, caller: Caller | None) -> Surroundings:
         if self._reader is None:
             raise ContextError(
                 "this server reads no targets (context.target is off); leave target_namespace, target_kind and "
@@ -72,7 +91,8 @@ class TargetContexts:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 kind = await reader.kind_of(reference)
                 # Before anything is read, and however it is spelled: nobody learns here what exists elsewhere.
-                await caller.require(kind.get, namespace=reference.home)
+                if caller is not None:
+                    await caller.require(kind.get, namespace=reference.home)
                 reading = self._kept.get(reference)
                 if reading is None:
                     reading = self._kept[reference] = asyncio.create_task(reader.read(reference, kind=kind))

@@ -110,6 +110,7 @@ class Services:
                 database=parts.database,
                 trail=parts.trail,
                 traces=parts.traces,
+                targets=parts.targets,
                 finder=parts.finder,
                 settings=settings,
             ),

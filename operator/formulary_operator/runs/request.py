@@ -96,7 +96,7 @@ def requested_run(
             namespace=request.namespace,
             object_name=request.name,
             object_uid=request.uid,
-            input=bound_input(entry.workflow.spec.parameters, given, context=context),
+            input=bound_input(entry.workflow.spec, given, context=context),
             target=_target(request, context=context, runs_namespace=runs_namespace),
             timeout_seconds=spec.timeout_seconds,
             remediation_id=spec.remediation_id,

@@ -11,7 +11,7 @@ from typing import Any
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Right
 from formulary_catalog.domain.incidents import RequestContext, same_incident
-from formulary_catalog.domain.runs.run import UNPROVEN_USER, Invocation, Reason, id_of_object
+from formulary_catalog.domain.runs.run import UNPROVEN_USER, Invocation, NewInvocation, Reason, id_of_object
 from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.targets.reference import (
@@ -33,7 +33,7 @@ from formulary_operator.kube.conditions import status_of
 from formulary_operator.runs.permits import NotPermitted, Permits
 from formulary_operator.runs.request import RunRequest, parse_run_request, requested_run
 from formulary_operator.runs.status import RunRefusal, is_of_the_server, is_settled, is_unchanged
-from formulary_operator.runs.targets import RunTargets
+from formulary_operator.runs.targets import RunTargets, named_in
 
 PATIENCE_SECONDS = 10.0
 """What an object names may have been applied a moment after it."""
@@ -115,6 +115,7 @@ class RunSubmission:
             runs_namespace=self._runs_namespace,
             rules=self._rules,
         )
+        await self._require_may_name(request, new=new, context=context)
         if (late := _too_late(document, timeout_seconds=new.timeout_seconds)) is not None:
             return late
         known = await self._permits.known(new)
@@ -129,15 +130,31 @@ class RunSubmission:
         if search_id is None:
             return
         known = await self._traces.search_recorded(search_id, caller=requester, remediation_id=remediation_id)
-        about = context.target if context is not None and not context.analysis else ""
-        if about:
-            known = known and await self._traces.searched_target(search_id, caller=requester) == about
+        about = context.target if context is not None and not remediation_id else "what this run is about"
+        if known and not remediation_id:
+            searched = await self._traces.searched_target(search_id, caller=requester)
+            if context is not None:
+                known = searched == context.target
+            elif searched:  # by a server that reads targets, which this operator does not
+                target = await self._target_of(request, requester=requester)
+                known = parse_target(searched) == target and target.home in (None, request.namespace)
         if not known:
             raise InvalidInput(
-                f"spec.searchId: {search_id} is no recorded search of {requester} for {about or 'this incident'}; "
-                "leave it out",
+                f"spec.searchId: {search_id} is no recorded search of {requester} for {about}; leave it out",
                 field="spec.searchId",
             )
+
+    async def _require_may_name(
+        self, request: RunRequest, *, new: NewInvocation, context: RequestContext | None
+    ) -> None:
+        """Each object that a run names takes the same right as its target."""
+        for reference in named_in(new.document, new.values, context=context):
+            right = (await self._targets.kind_of(reference)).get
+            if not await self._may(right, request, namespace=reference.home):
+                raise InvalidInput(
+                    f"spec.input: its requester may not {right} there, which it takes to name {reference}",
+                    field="spec.input",
+                )
 
     async def _version(self, request: RunRequest) -> StoredVersion | None:
         """In the object's own namespace first; what other namespaces have is not for it."""

@@ -35,6 +35,7 @@ SEARCH, DETAILS, INVOKE, SELECT = (
 NAMESPACE = {"name": "NAMESPACE", "type": "string", "required": True, "description": "Where."}
 WORKLOAD = {"name": "WORKLOAD", "type": "string", "required": True, "description": "Which."}
 NODE = {"name": "NODE", "type": "string", "required": False, "description": "Which."}
+FURTHER = {"name": "METRICS_DEPLOYMENT", "type": "string", "required": False, "description": "Which."}
 SECRET = "v4ult-team"
 
 
@@ -46,13 +47,11 @@ def _documents() -> list[dict[str, Any]]:
     environment = {"environment": "production"}
     quiet = {**environment, "constraint.formulary.dev/restarts": "no", "constraint.formulary.dev/vault": SECRET}
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}
-    incident = analysis("web", remediation_id="rr-web")
-    incident["spec"]["analysisRequest"]["signalContext"]["targetResource"] = {
-        "kind": "Deployment",
-        "name": "web",
-        "namespace": "loud",
-    }
-    parameters = [NAMESPACE, WORKLOAD, NODE]
+    incidents = [analysis(each, remediation_id=f"rr-{name}") for each, name in (("web", "web"), ("hush", "quiet"))]
+    for incident, namespace in zip(incidents, ("loud", "quiet"), strict=True):
+        about = {"kind": "Deployment", "name": "web", "namespace": namespace}
+        incident["spec"]["analysisRequest"]["signalContext"]["targetResource"] = about
+    parameters = [NAMESPACE, WORKLOAD, NODE, FURTHER]
     return [
         runnable("oom-restart", customLabels={"restarts": "yes"}, parameters=parameters),
         runnable("oom-raise", customLabels={"restarts": "no"}, parameters=parameters),
@@ -70,9 +69,16 @@ def _documents() -> list[dict[str, Any]]:
             annotations={"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:loud/web"},
         ),
         _object("Deployment", "own", api_version="apps/v1", namespace="loud"),
+        _object(
+            "Deployment",
+            "ledger",
+            api_version="apps/v1",
+            namespace="loud",
+            labels={"constraint.formulary.dev/restarts": "no"},
+        ),
         _object("Pod", "web-1", namespace="loud", ownerReferences=[owner]),
         _object("Deployment", "web", api_version="apps/v1", namespace="bare"),
-        incident,
+        *incidents,
     ]
 
 
@@ -273,6 +279,38 @@ async def test_input_that_names_an_object_is_that_of_the_target_and_no_other(url
     assert _variables(agreeing)["WORKLOAD"] == "deploy/own"
     for said in (elsewhere, neighbour, node):
         assert "names another object than the target of this call, loud/Deployment/own" in said
+
+
+async def test_another_object_that_a_run_names_is_held_to_what_its_owners_demand(url: str) -> None:
+    searched = await _search(url, "loud/Deployment/own")
+
+    async def run(workflow: str, further: str) -> Any:
+        given = {"workflow_id": workflow, "search_id": searched["search_id"], "dry_run": True}
+        return await call(url, INVOKE, {**given, "input": {"METRICS_DEPLOYMENT": further}})
+
+    forbidden, by_argo = refused(await run("oom-restart", "ledger")), refused(await run("oom-by-hand", "web"))
+    accepted = [answer_of(await run(*each)) for each in (("oom-raise", "ledger"), ("oom-restart", "new"))]
+
+    assert "the labels of loud/Deployment/ledger exclude it" in forbidden
+    assert "the labels of loud/Deployment/web exclude it" in by_argo
+    assert [_variables(each)["METRICS_DEPLOYMENT"] for each in accepted] == ["ledger", "new"]
+
+
+async def test_an_incident_allows_no_run_that_the_owners_of_its_namespace_forbid(url: str) -> None:
+    """Who may write incidents there has no right to that. What a search offers, the incident alone decides."""
+    incident = {"X-Remediation-Id": "rr-quiet"}
+    offered = answer_of(await call(url, SEARCH, {"query": "oom restart raise", "top_k": 10}, headers=incident))
+    values = {"NAMESPACE": "quiet", "WORKLOAD": "deployment/web"}
+
+    async def run(workflow: str) -> Any:
+        return await call(url, INVOKE, {"workflow_id": workflow, "input": values, "dry_run": True}, headers=incident)
+
+    forbidden, accepted = refused(await run("oom-restart")), answer_of(await run("oom-raise"))
+
+    assert {"oom-raise", "oom-restart"} <= _names(offered)
+    assert "the labels of quiet/Namespace/quiet exclude it" in forbidden
+    assert SECRET not in forbidden
+    assert accepted["manifest"]["metadata"]["namespace"] == "quiet"
 
 
 async def test_a_choice_follows_its_search_without_naming_the_target_again(url: str) -> None:

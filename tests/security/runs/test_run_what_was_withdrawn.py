@@ -12,7 +12,7 @@ import pytest
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.runs.run import UNPROVEN_USER, Phase, Reason
-from formulary_catalog.domain.runs.start_checks import Withdrawn
+from formulary_catalog.domain.runs.start_checks import TargetNow, Withdrawn
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.targets.mapping import PREFIX
 from formulary_catalog.errors import NotFound
@@ -26,6 +26,7 @@ from support.cluster import OperatorAccount, fetch, without_rights_on
 from support.cluster_runs import (
     EVERYWHERE,
     INPUT,
+    REPLICAS,
     approve,
     ask,
     await_phase,
@@ -187,17 +188,18 @@ GONE = Withdrawn(reason=Reason.INPUT_INVALID, message="nothing was run, since th
 @pytest.mark.parametrize(
     ("target", "reason"),
     [
-        (replace(OF_TARGET, environment="qa"), "Denied"),
-        (replace(OF_TARGET, custom_labels=QUIET), "Denied"),
-        (replace(OF_TARGET, target_name="payments"), "InputInvalid"),
-        (replace(OF_TARGET, target_api_version="apps.example/v1"), "InputInvalid"),
+        ((replace(OF_TARGET, environment="qa"),), "Denied"),
+        ((replace(OF_TARGET, custom_labels=QUIET),), "Denied"),
+        ((OF_TARGET, replace(OF_TARGET, target_name="payments", custom_labels=QUIET)), "Denied"),
+        ((replace(OF_TARGET, target_name="payments"),), "InputInvalid"),
+        ((replace(OF_TARGET, target_api_version="apps.example/v1"),), "InputInvalid"),
         (GONE, "InputInvalid"),
         (None, "InputInvalid"),
     ],
 )
 @pytest.mark.smoke
 async def test_a_run_whose_target_forbids_its_workflow_by_now_or_is_not_known_does_not_start(
-    target: RequestContext | Withdrawn | None, reason: str, begun: bool, workflows: CatalogWriter, writing: Database
+    target: TargetNow, reason: str, begun: bool, workflows: CatalogWriter, writing: Database
 ) -> None:
     known = entry(workflow("restart", **FOR_STAGING))
     await workflows.apply(known)
@@ -205,7 +207,7 @@ async def test_a_run_whose_target_forbids_its_workflow_by_now_or_is_not_known_do
     accepted = request(version_id=known.version_id, document=known.document, remediation_id="")
     run = (await runs.submit(accepted)).invocation
     if begun:
-        assert (await runs.begin(run.id, target=OF_TARGET) or run).phase is Phase.RUNNING
+        assert (await runs.begin(run.id, target=(OF_TARGET,)) or run).phase is Phase.RUNNING
         assert await runs.leave_to_start(run.id, seconds=1, target=target) is None
     now = await runs.begin(run.id, target=target)
     assert now is not None
@@ -213,21 +215,23 @@ async def test_a_run_whose_target_forbids_its_workflow_by_now_or_is_not_known_do
     assert "nothing was run" in now.message
 
 
+@pytest.mark.parametrize("further", [(), (OF_TARGET,)], ids=["the-target", "and-something-in-staging"])
 async def test_a_target_that_is_in_production_by_now_takes_an_approval(
-    workflows: CatalogWriter, writing: Database
+    further: tuple[RequestContext, ...], workflows: CatalogWriter, writing: Database
 ) -> None:
     known = entry(workflow("restart", labels=EVERYWHERE))
     await workflows.apply(known)
     runs = RunWriter(writing, shared_namespace="formulary")
     accepted = request(version_id=known.version_id, document=known.document, remediation_id="")
     run = (await runs.submit(accepted)).invocation
-    now = await runs.begin(run.id, target=replace(OF_TARGET, environment="production"))
+    now = await runs.begin(run.id, target=(*further, replace(OF_TARGET, environment="production")))
     assert now is not None
     assert now.phase is Phase.AWAITING_APPROVAL
 
 
 CATALOG: Mapping[str, dict[str, Any]] = {name: remedy(name) for name in ("suspend", "delete", "relabel", "moved")}
-WITHOUT_INCIDENT = remedy("without-incident")
+OTHER = {"name": "OTHER", "type": "string", "required": False, "description": "Another workload."}
+WITHOUT_INCIDENT = remedy("without-incident", parameters=[REPLICAS, OTHER])
 
 
 @pytest.fixture(scope="module")
@@ -322,6 +326,34 @@ def test_a_search_binds_a_run_that_somebody_creates_with_kubectl_to_its_target(
     assert f"for {ns}/Deployment/not-searched" in refused["message"]
 
 
+def test_neither_an_incident_of_ones_own_nor_another_object_leads_around_what_labels_forbid(
+    cluster: Cluster, shared_namespace: str, running: Daemon
+) -> None:
+    ns = shared_namespace
+    labels = ("label", "--overwrite", "namespace", ns, "environment=production")
+    cluster.kubectl(*labels, f"{PREFIX}restarts=no")
+    ask(cluster, "own-incident", namespace=ns, environment="production", workflowRef={"workflowId": "without-incident"})
+    of_namespace = await_phase(cluster, "own-incident", "Failed", namespace=ns)
+    cluster.kubectl(*labels, f"{PREFIX}restarts-")
+    guarded = _deployment("guarded")
+    guarded["metadata"]["labels"] = {f"{PREFIX}restarts": "no"}
+    cluster.apply(_deployment("open"), guarded, namespace=ns)
+    about: dict[str, Any] = {"workflow": "without-incident", "target": {"kind": "Deployment", "name": "open"}}
+    cluster.apply(
+        *(
+            invocation(name, **about, input={**INPUT, "OTHER": f"deployment/{name}"})
+            for name in ("guarded", "open", "not-there")
+        ),
+        namespace=ns,
+    )
+    of_object = await_phase(cluster, "guarded", "Failed", namespace=ns)
+    for name in ("open", "not-there"):
+        await_phase(cluster, name, "AwaitingApproval", namespace=ns)
+
+    assert f"the owners of {ns}/Namespace/{ns} demand now" in of_namespace["message"]
+    assert f"the owners of {ns}/Deployment/guarded demand now" in of_object["message"]
+
+
 def _deployment(name: str) -> dict[str, Any]:
     template = {
         "metadata": {"labels": {"app": name}},
@@ -336,6 +368,7 @@ def test_a_run_that_waits_for_an_approval_when_its_workflow_or_incident_goes_cre
     how: str, control_plane: ControlPlane, shared_namespace: str, running: Daemon
 ) -> None:
     cluster, ns = control_plane, shared_namespace
+    cluster.kubectl("label", "--overwrite", "namespace", ns, "environment=production", f"{PREFIX}restarts-")
     ask(cluster, how, namespace=ns, environment="production", workflowRef={"workflowId": how})
     told = await_phase(cluster, how, "AwaitingApproval", namespace=ns)
     if how == "suspend":

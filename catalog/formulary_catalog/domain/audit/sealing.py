@@ -10,7 +10,7 @@ from formulary_catalog.domain.incidents import RequestContext
 
 _NOTHING: Mapping[str, tuple[str, ...]] = {}
 _METHOD = "hmac-sha256"
-_FIELDS = tuple(each.name for each in fields(RequestContext) if each.name != "note")
+_FIELDS = tuple(each.name for each in fields(RequestContext) if each.name not in ("note", "target_selector"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.incidents import RequestContext, constraints_of, target_parts
 from formulary_catalog.domain.runs.run import Invocation, Reason, RunTarget, Source
 from formulary_catalog.domain.workflows.invocable import hidden_from_readers
-from formulary_catalog.domain.workflows.labels import Constraints
+from formulary_catalog.domain.workflows.labels import Constraints, fold
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.errors import InvalidManifest
 
@@ -27,8 +27,11 @@ class Withdrawn:
     message: str
 
 
-TargetNow = RequestContext | Withdrawn | None
+TargetNow = tuple[RequestContext, ...] | Withdrawn | None
 """What the owners of a target demand now, or why that is not known; None where nobody has read it.
+
+Of a run about a target, its context comes first; the others are of what the run names besides. Of a run for an
+AIAnalysis there is that of its namespace, which holds, too.
 
 An operator that reads no targets still runs what people created in the cluster, whom no label of a target constrained.
 """
@@ -39,8 +42,8 @@ class Present:
     """What a run refers to, as it is now.
 
     `deleted`: the version of the run is. `suspended`: the workflow is, in whatever version. `served` is the document
-    of the version that is served now. `incident` is the context of the AIAnalysis of the run, `target` that of the
-    target of a run without one, or why it is not known.
+    of the version that is served now. `incident` is the context of the AIAnalysis of the run, `target` what was read
+    of its target.
     """
 
     deleted: bool
@@ -64,24 +67,34 @@ def facts_now(run: Invocation, present: Present, *, strict_keys: frozenset[str])
     if problem := hidden_from_readers(run.document.get("spec", {})):
         message = f"{workflow} cannot be invoked: {problem}; nothing was run"
         return Withdrawn(reason=Reason.NOT_INVOCABLE, message=message)
-    context = _context_of_target(run, present) if run.is_of_target else _context_of_incident(run, present)
-    if context is None or isinstance(context, Withdrawn):
-        return context or run.facts
-    if not _all_allowed([run.document, present.served], constraints_of(context, strict_keys=strict_keys)):
-        who = "the incident demands" if context.analysis else f"the owners of {context.target} demand"
-        return Withdrawn(
-            reason=Reason.DENIED,
-            message=f"the labels of {workflow}, or of its version that is served now, do not fit what {who} now; "
-            f"{_AGAIN}",
-        )
-    return {**run.facts, "environment": context.environment, "priority": context.priority}
+    found = _contexts_of_target(run, present) if run.is_of_target else _contexts_of_incident(run, present)
+    if isinstance(found, Withdrawn):
+        return found
+    if not found:
+        return run.facts
+    for each in found:
+        if not _all_allowed([run.document, present.served], constraints_of(each, strict_keys=strict_keys)):
+            who = "the incident demands" if each.analysis else f"the owners of {each.target} demand"
+            return Withdrawn(
+                reason=Reason.DENIED,
+                message=f"the labels of {workflow}, or of its version that is served now, do not fit what {who} now; "
+                f"{_AGAIN}",
+            )
+    context, *_ = found
+    # Where they contradict each other it is not known, which counts against the run.
+    environments = {fold(each.environment) for each in found if each.environment}
+    environment = context.environment if len(environments) <= 1 else ""
+    return {**run.facts, "environment": environment, "priority": context.priority}
 
 
-def _context_of_target(run: Invocation, present: Present) -> RequestContext | Withdrawn | None:
+def _contexts_of_target(run: Invocation, present: Present) -> tuple[RequestContext, ...] | Withdrawn:
+    """The context of the target of a run, then those of what it names besides; none where people may go without."""
     target = present.target
     if target is None and run.source is Source.CLUSTER:
-        return None
-    if target is None or (isinstance(target, RequestContext) and _is_about_another(target, run.target)):
+        return ()
+    if isinstance(target, Withdrawn):
+        return target
+    if not target or _is_about_another(target[0], run.target):
         return Withdrawn(
             reason=Reason.INPUT_INVALID,
             message=f"what the owners of {run.target} demand now is not known; {_AGAIN}",
@@ -89,10 +102,12 @@ def _context_of_target(run: Invocation, present: Present) -> RequestContext | Wi
     return target
 
 
-def _context_of_incident(run: Invocation, present: Present) -> RequestContext | Withdrawn | None:
-    """The context of the incident of a run; None for a run without one."""
+def _contexts_of_incident(run: Invocation, present: Present) -> tuple[RequestContext, ...] | Withdrawn:
+    """The context of the incident of a run, then that of its namespace; none for a run without an incident."""
     if not run.analysis:
-        return None
+        return ()
+    if isinstance(present.target, Withdrawn):
+        return present.target
     incident = present.incident
     if incident is None:
         return Withdrawn(
@@ -106,7 +121,7 @@ def _context_of_incident(run: Invocation, present: Present) -> RequestContext | 
             message=f"the AIAnalysis {run.analysis} is about another incident or target by now; nothing was run, ask "
             "for a run of what it is about",
         )
-    return incident
+    return (incident, *(present.target or ()))
 
 
 def _is_about_another(incident: RequestContext, target: RunTarget) -> bool:

@@ -5,10 +5,10 @@ have, and never changes one: owners of workloads can narrow, not widen. In doubt
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.targets.detected import detected_facts
+from formulary_catalog.domain.incidents import CONTEXT_DIMENSIONS, RequestContext
+from formulary_catalog.domain.targets.detected import GITOPS_MANAGED, NO, detected_facts
 from formulary_catalog.domain.targets.mapping import ContextMapping, first_label
 from formulary_catalog.domain.targets.surroundings import ObjectMetadata, Surroundings
 from formulary_catalog.domain.workflows.labels import STANDARD_KEYS, YES, wire_name
@@ -74,11 +74,22 @@ def target_context(
         target_name=reference.name,
         target_owners=tuple(f"{owner.kind}/{owner.name}" for owner in around.owners),
         target_node=around.node.name if around.node is not None else "",
+        target_selector=around.selector,
         custom_labels={demand.name: (demand.value,) for demand in demands if demand.custom},
         strict_keys=frozenset(mapping.strict),
         detected_labels=detected_facts(around),
         note=around.note,
     )
+
+
+def further_context(around: Surroundings, *, mapping: ContextMapping) -> RequestContext:
+    """What the owners of an object demand that a run names besides what it is about: it holds for the run, too.
+
+    No label is required of it. Of what was detected, only that GitOps manages it, or may do so, counts.
+    """
+    context = target_context(around, mapping=mapping, known=CONTEXT_DIMENSIONS)
+    managed = context.detected_labels[GITOPS_MANAGED]
+    return replace(context, detected_labels={} if managed == NO else {GITOPS_MANAGED: managed})
 
 
 def _sources(around: Surroundings) -> Iterator[ObjectMetadata]:

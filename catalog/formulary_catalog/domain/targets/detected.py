@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from formulary_catalog.domain.targets.surroundings import ObjectMetadata, Surroundings, selects
 
 UNKNOWN = ""
-_YES, _NO = "true", "false"
+_YES, NO = "true", "false"
+GITOPS_MANAGED = "gitOpsManaged"
 _ARGO, _FLUX = "argocd", "flux"
 _GITOPS_LABELS = {
     "argocd.argoproj.io/instance": _ARGO,
@@ -35,18 +36,18 @@ def detected_facts(around: Surroundings) -> dict[str, str]:
     mesh = _mesh(around)
     has_pods = is_workload and around.pods is not None
     return {
-        "gitOpsManaged": _YES if tool else _known(complete, False),
-        "gitOpsTool": tool or (_NO if complete else UNKNOWN),
+        GITOPS_MANAGED: _YES if tool else _known(complete, False),
+        "gitOpsTool": tool or (NO if complete else UNKNOWN),
         "helmManaged": _known(complete or _is_helm(around), _is_helm(around)),
         "stateful": _known(is_workload and (complete or _is_stateful(around)), _is_stateful(around)),
         "hpaEnabled": _known(is_workload and around.autoscaled is not None and complete, _is_autoscaled(around)),
         "pdbProtected": _known(has_pods and around.budgets is not None, has_pods and _is_protected(around)),
-        "serviceMesh": mesh or (_NO if has_pods else UNKNOWN),
+        "serviceMesh": mesh or (NO if has_pods else UNKNOWN),
     }
 
 
 def _known(known: bool, holds: bool) -> str:
-    return UNKNOWN if not known else _YES if holds else _NO
+    return UNKNOWN if not known else _YES if holds else NO
 
 
 def _signs(around: Surroundings) -> Iterator[ObjectMetadata]:

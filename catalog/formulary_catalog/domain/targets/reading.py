@@ -13,10 +13,11 @@ from formulary_catalog.domain.targets.surroundings import (
     ObjectMetadata,
     Surroundings,
     metadata_of,
+    pod_selector,
     scaled_by,
     selector_of,
 )
-from formulary_catalog.errors import ContextError
+from formulary_catalog.errors import ContextError, TargetMissing
 
 Json = Mapping[str, Any]
 BUDGETS = TargetKind(kind="PodDisruptionBudget", api_version="policy/v1", resource="poddisruptionbudgets")
@@ -83,7 +84,7 @@ async def read_surroundings(reference: TargetReference, *, kind: TargetKind, obj
     )
     if manifest is None:
         if reference.kind != "Pod":
-            raise ContextError(
+            raise TargetMissing(
                 f"{reference} does not exist {objects.place}, so nothing is returned; check its kind, namespace and "
                 "name, or name what exists"
             )
@@ -101,6 +102,7 @@ async def read_surroundings(reference: TargetReference, *, kind: TargetKind, obj
         around,
         node=await _node(manifest, objects=objects) if reference.kind == "Pod" else None,
         pods=found if reference.kind == "Pod" else _template(chain),
+        selector=_selector(chain),
         autoscaled=None if scaling is None else frozenset(map(scaled_by, scaling)),
         budgets=None if selectors is None else tuple(each for each in selectors if each is not None),
     )
@@ -110,7 +112,7 @@ async def _namespace(name: str, *, objects: ObjectSource) -> ObjectMetadata:
     kind = _kind("Namespace")
     found = await objects.get(kind, namespace="", name=name, whole=False)
     if found is None:
-        raise ContextError(f"namespace {name} does not exist {objects.place}, so nothing is returned; check its name")
+        raise TargetMissing(f"namespace {name} does not exist {objects.place}, so nothing is returned; check its name")
     return metadata_of(found, kind=kind.kind)
 
 
@@ -158,6 +160,14 @@ def _template(chain: _Chain) -> ObjectMetadata | None:
             made = metadata_of(template, kind="Pod")
             return replace(made, name=metadata.name, namespace=metadata.namespace)
     return None
+
+
+def _selector(chain: _Chain) -> str:
+    """How the workload among an object and its owners selects its pods; empty for what has none that is read whole."""
+    for manifest, metadata in zip(chain.manifests, chain.metadata, strict=True):
+        if metadata.kind in _WITH_PODS - {"Pod"}:
+            return pod_selector(manifest)
+    return ""
 
 
 def _kind(name: str) -> TargetKind:

@@ -116,6 +116,11 @@ def target_reference(*, namespace: str, kind: str, name: str) -> TargetReference
     return TargetReference(namespace=namespace, kind=kind, name=name)
 
 
+def is_object_name(text: str) -> bool:
+    """Whether an object can have this name."""
+    return _NAME.fullmatch(text) is not None
+
+
 def parse_target(text: str) -> TargetReference:
     """The target that `[NAMESPACE/]KIND/NAME` names.
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from formulary_catalog.domain.targets.reference import TargetKind, TargetReference
 
+ANY_PODS = "*"
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -45,9 +46,9 @@ class Surroundings:
     """A target and what is around it.
 
     `found` is None for a pod that is gone, and for an object of a kind that is not read. `owners` lead from the object
-    to the last controller, `complete` if all of them were read; `pods` is the template of the pods that it makes.
-    `autoscaled` are kind and name of what the HorizontalPodAutoscalers of its namespace scale, `budgets` the selectors
-    of its PodDisruptionBudgets.
+    to the last controller, `complete` if all of them were read; `pods` is the template of the pods that it makes,
+    `selector` how its workload selects them, as of `pod_selector`. `autoscaled` are kind and name of what the
+    HorizontalPodAutoscalers of its namespace scale, `budgets` the selectors of its PodDisruptionBudgets.
     """
 
     reference: TargetReference
@@ -58,6 +59,7 @@ class Surroundings:
     namespace: ObjectMetadata | None = None
     node: ObjectMetadata | None = None
     pods: ObjectMetadata | None = None
+    selector: str = ""
     autoscaled: frozenset[tuple[str, str]] | None = None
     budgets: tuple[Selector, ...] | None = None
     note: str = ""
@@ -136,6 +138,18 @@ def selector_of(manifest: Mapping[str, object]) -> Selector | None:
         for each in (expressions if isinstance(expressions, list) else [])
     ]
     return (*equal, *further)
+
+
+def pod_selector(manifest: Mapping[str, object]) -> str:
+    """The labels by which a workload selects its pods, as kubectl takes them; empty if they are not all.
+
+    `ANY_PODS` of a manifest that does not say it, as of no workload in a cluster.
+    """
+    selector = _mapping(manifest.get("spec")).get("selector")
+    if selector is None:
+        return ANY_PODS
+    labels = _texts(_mapping(selector).get("matchLabels"))
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def scaled_by(manifest: Mapping[str, object]) -> tuple[str, str]:

@@ -11,14 +11,18 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from formulary_catalog.domain.access import INVOKE, Caller
+from formulary_catalog.domain.incidents import constraints_of
 from formulary_catalog.domain.runs.facts import UnknownAuthors, target_of, why_author_refused
 from formulary_catalog.domain.runs.run import NewInvocation, Source, id_of_request, idempotency_digest
 from formulary_catalog.domain.runs.submission import RequestedRun, RunRules, new_run, why_no_run_here
-from formulary_catalog.domain.runs.target_input import bound_input
+from formulary_catalog.domain.runs.target_input import bound_input, named_objects
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.targets.reference import TargetReference
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
+from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.errors import NoExecutor, NotInvocable, Unavailable
 from formulary_catalog.kernel.lookup import FoundWorkflow, WorkflowFinder, own_search, with_target_of_search
+from formulary_catalog.kernel.targets import TargetContexts
 from formulary_catalog.kernel.trail import Record
 from formulary_catalog.services.runs.request import InvocationRequest
 from formulary_catalog.settings import ExecutionMode
@@ -47,6 +51,7 @@ class Preparation:
         *,
         finder: WorkflowFinder,
         traces: TraceStore,
+        targets: TargetContexts,
         executors: ExecutorReader,
         runs_namespace: str,
         own_namespace: str,
@@ -55,6 +60,7 @@ class Preparation:
     ) -> None:
         self._finder = finder
         self._traces = traces
+        self._targets = targets
         self._executors = executors
         self._runs_namespace = runs_namespace
         self._own_namespace = own_namespace
@@ -88,6 +94,8 @@ class Preparation:
         if because := found.parsed.not_invocable_because:
             raise NotInvocable(f"workflow {found.workflow_id}@{stored.version} cannot be invoked: {because}")
         search_id = await own_search(self._traces, request.search_id, caller=caller.name, record=record)
+        given = bound_input(workflow.spec, request.input, context=context)
+        await self._require_accepted(found, given=given, namespace=namespace, caller=caller)
         key = request.idempotency_key
         invocation_id = id_of_request(caller=caller.name, idempotency_key=key)
         new = new_run(
@@ -97,7 +105,7 @@ class Preparation:
                 requester=caller.name,
                 namespace=namespace,
                 object_name=invocation_id,
-                input=bound_input(workflow.spec.parameters, request.input, context=context),
+                input=given,
                 target=target,
                 timeout_seconds=request.timeout_seconds(most=self._rules.max_timeout_seconds),
                 remediation_id=record.remediation_id if context is not None else "",
@@ -112,6 +120,31 @@ class Preparation:
             rules=self._rules,
         )
         return Prepared(new=new, found=found)
+
+    async def _require_accepted(
+        self, found: FoundWorkflow, *, given: Mapping[str, Any], namespace: str, caller: Caller
+    ) -> None:
+        """Refuse what the owners of another object that the run names do not accept.
+
+        Nor may an incident allow what the owners of the namespace that it runs in do not: who may write incidents has
+        no right to that.
+        """
+        context, spec = found.scope.context, found.parsed.workflow.spec
+        if context is None or not self._targets.are_read:
+            return
+        if context.analysis:
+            home = TargetReference(namespace="", kind="Namespace", name=namespace)
+            further = await self._targets.further([home], caller=None)
+        else:
+            named = named_objects(spec, given, context=context)
+            further = await self._targets.further(named, caller=caller)
+        for each in further:
+            if not allowed(found.parsed.labels, constraints_of(each, strict_keys=self._rules.strict_keys)):
+                raise NotInvocable(
+                    f"workflow {found.workflow_id}@{found.stored.version} cannot be invoked: the labels of "
+                    f"{each.target} exclude it, which count beside what the call is about; choose another workflow, "
+                    "or another object"
+                )
 
     async def with_author(self, new: NewInvocation) -> NewInvocation:
         """The run with what is known of the author of its workflow, and of the mode, as the operator will judge it.

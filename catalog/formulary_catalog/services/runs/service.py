@@ -28,6 +28,7 @@ from formulary_catalog.errors import (
     Unavailable,
 )
 from formulary_catalog.kernel.lookup import WorkflowFinder
+from formulary_catalog.kernel.targets import TargetContexts
 from formulary_catalog.kernel.trail import Record, Trail, log_trace
 from formulary_catalog.services.runs.preparation import Preparation
 from formulary_catalog.services.runs.request import MAX_TIMEOUT_MS, InvocationRequest
@@ -52,7 +53,14 @@ class InvocationService:
     """
 
     def __init__(
-        self, *, database: Database, trail: Trail, traces: TraceStore, finder: WorkflowFinder, settings: Settings
+        self,
+        *,
+        database: Database,
+        trail: Trail,
+        traces: TraceStore,
+        targets: TargetContexts,
+        finder: WorkflowFinder,
+        settings: Settings,
     ) -> None:
         self._store = InvocationStore(
             database,
@@ -73,6 +81,7 @@ class InvocationService:
         self._preparation = Preparation(
             finder=finder,
             traces=traces,
+            targets=targets,
             executors=ExecutorReader(database),
             runs_namespace=settings.runs_namespace,
             own_namespace=settings.release_namespace,

@@ -39,7 +39,7 @@ async def stand_in(writing: Database, *, targets: TargetContexts, caller: Caller
             run = await runs.find(active.id)
             assert run is not None
             begun = await runs.begin(
-                run.id, content=_content(run), target=await _context(run, targets=targets, caller=caller)
+                run.id, content=_content(run), target=(await _context(run, targets=targets, caller=caller),)
             )
             if begun is not None and begun.phase is Phase.RUNNING:
                 await runs.cancel(run.id, message=ENDED)

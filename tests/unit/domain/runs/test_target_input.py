@@ -6,22 +6,37 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.runs.target_input import bound_input
+from formulary_catalog.domain.runs.target_input import bound_input, named_objects
 from formulary_catalog.domain.targets.context import target_context
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
-from formulary_catalog.domain.workflows.manifest import Parameter
+from formulary_catalog.domain.targets.surroundings import ANY_PODS
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, WorkflowSpec
 from formulary_catalog.errors import InvalidInput
+from support.manifest import workflow
 from support.targets import surroundings
 
-POD = target_context(surroundings(), mapping=DEFAULT_MAPPING)
+POD = target_context(surroundings(selector="app=checkout"), mapping=DEFAULT_MAPPING)
+CLAIM = replace(
+    POD, target_kind="PersistentVolumeClaim", target_name="data", target_owners=(), target_node="", target_selector=""
+)
+
+
+def _spec(*names: str, command: str = "", **more: Any) -> WorkflowSpec:
+    parameters = [
+        {"name": each, "type": "string", "required": False, "description": "Which.", **more} for each in names
+    ]
+    steps = [{"name": "go", "command": command}]
+    return RemediationWorkflow.model_validate(workflow("any", parameters=parameters, steps=steps)).spec
+
+
+def _named(context: RequestContext, name: str, value: object, *, command: str = "") -> list[str]:
+    """What a run names besides its target whose one parameter has this value."""
+    return [str(each) for each in named_objects(_spec(name, command=command), {name: value}, context=context)]
 
 
 def _bound(context: RequestContext, name: str, value: object = None, **more: Any) -> Any:
     """The value of one parameter of a run."""
-    parameter = Parameter.model_validate(
-        {"name": name, "type": "string", "required": False, "description": "Which.", **more}
-    )
-    return bound_input([parameter], {} if value is None else {name: value}, context=context).get(name)
+    return bound_input(_spec(name, **more), {} if value is None else {name: value}, context=context).get(name)
 
 
 @pytest.mark.parametrize("name", ["NAMESPACE", "DEPENDENCY_NAMESPACE", "SOURCE_NAMESPACE"])
@@ -53,3 +68,71 @@ def test_a_run_about_a_namespace_is_about_no_workload_of_the_same_name() -> None
         assert _bound(shop, name) is None
         with pytest.raises(InvalidInput, match=f"input.{name} names another object"):
             _bound(shop, name, "shop")
+
+
+def test_a_default_in_another_namespace_is_refused_rather_than_moved_to_that_of_the_target() -> None:
+    assert _bound(POD, "NAMESPACE", default="kube-system") == "shop"
+    with pytest.raises(InvalidInput, match=r"input\.METRICS_NAMESPACE names another object"):
+        _bound(POD, "METRICS_NAMESPACE", default="kube-system")
+
+
+def test_a_selector_selects_pods_of_the_target_and_of_nothing_else() -> None:
+    assert _bound(POD, "SELECTOR") == "app=checkout"
+    for value in ("app=checkout", "app==checkout", "tier=web, app=checkout"):
+        assert _bound(POD, "SELECTOR", value) == value
+    for value in ("app=payments", "tier=web", "app", "app!=checkout", "tier in (app=checkout,web)"):
+        with pytest.raises(InvalidInput, match=r"give app=checkout"):
+            _bound(POD, "SELECTOR", value)
+    with pytest.raises(InvalidInput, match=r"input\.POD_SELECTOR names another object"):
+        _bound(CLAIM, "POD_SELECTOR", "app=web")
+
+
+def test_a_manifest_that_does_not_say_how_it_selects_its_pods_binds_no_selector() -> None:
+    assert _bound(replace(POD, target_selector=ANY_PODS), "SELECTOR", "app=web") == "app=web"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "command"),
+    [
+        ("METRICS_DEPLOYMENT", "payments", ""),
+        ("DEPENDENCY", "payments", 'kubectl rollout restart "deployment/${DEPENDENCY}"'),
+        ("NAME", "payments", 'kubectl -n "${NAMESPACE}" scale deployment "$NAME" --replicas=0'),
+        ("ANY", "deploy/payments", ""),
+        ("ANY", "deployments.apps/payments", ""),
+        ("ANY", ["x", "deployment/payments"], ""),
+        ("ANY", "deployment/checkout deployment/payments", ""),
+    ],
+)
+def test_another_object_that_a_run_names_is_one_whose_labels_count(name: str, value: object, command: str) -> None:
+    assert _named(POD, name, value, command=command) == ["shop/Deployment/payments"]
+
+
+def test_what_is_read_with_the_target_or_names_nothing_that_has_labels_is_not_read_again() -> None:
+    assert _named(POD, "METRICS_DEPLOYMENT", "checkout") == []
+    assert _named(POD, "ANY", "deployment/checkout") == []
+    assert _named(POD, "ANY", "payments") == []
+    assert _named(POD, "ANY", "prometheusrule/shop") == []
+    assert _named(POD, "KEY", "fs.file-max", command='test "$(sysctl -n "${KEY}")" = 1') == []
+
+
+def test_a_node_or_a_namespace_that_a_command_reaches_is_that_of_the_target() -> None:
+    inside, drained = 'kubectl -n "${WHERE}" delete pod web', 'kubectl drain node "${HOST}"'
+    assert _named(POD, "WHERE", "shop", command=inside) == []
+    assert _named(POD, "HOST", "worker-1", command=drained) == []
+    for name, value, command in (
+        ("WHERE", "bank", inside),
+        ("HOST", "worker-2", drained),
+        ("ANY", "node/worker-2", ""),
+    ):
+        with pytest.raises(InvalidInput, match=f"input.{name} names another object"):
+            _named(POD, name, value, command=command)
+
+
+def test_what_has_no_pods_leaves_the_workload_to_the_run_and_a_workload_leaves_the_claim() -> None:
+    for name, value, named in (("POD", "checkout-1", "Pod/checkout-1"), ("WORKLOAD", "sts/db", "StatefulSet/db")):
+        assert _bound(CLAIM, name, value) == value
+        assert _named(CLAIM, name, value) == [f"shop/{named}"]
+    assert _bound(POD, "CLAIM", "data") == "data"
+    assert _named(POD, "CLAIM", "data") == ["shop/PersistentVolumeClaim/data"]
+    with pytest.raises(InvalidInput, match=r"give data"):
+        _bound(CLAIM, "CLAIM", "other")
