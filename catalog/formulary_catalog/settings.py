@@ -197,6 +197,11 @@ class Settings(ConnectionSettings):
         default="", description="Issuer of ID tokens that people may send; one that the API server accepts tokens of."
     )
     oidc_client_id: str = Field(default="", description="The client that those ID tokens must be issued for.")
+    oidc_scope: str = Field(
+        default="openid",
+        pattern=r"^[!#-\[\]-~]+( [!#-\[\]-~]+)*$",
+        description="What MCP clients are told to ask the issuer for, with spaces between scopes.",
+    )
     console_proxy_secret_file: Path | None = Field(
         default=None,
         description="File with the secret by which a proxy proves itself to the console, so that the user and groups "

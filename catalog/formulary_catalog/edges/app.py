@@ -131,7 +131,7 @@ def create_app(
         authenticator=known,
         visitors=app.state.door,
         senders=Senders(app.state.alerts),
-        resource=ProtectedResource(issuer=settings.oidc_issuer, address=settings.console_url)
+        resource=ProtectedResource(issuer=settings.oidc_issuer, scope=settings.oidc_scope, address=settings.console_url)
         if authenticator is not None and settings.oidc_issuer
         else None,
     )

@@ -34,6 +34,8 @@
       value: {{ required "authentication.oidc.issuer is empty; ID tokens are taken of one issuer for one client: set both" .issuer | quote }}
     - name: FORMULARY_OIDC_CLIENT_ID
       value: {{ required "authentication.oidc.clientId is empty; ID tokens are taken of one issuer for one client: set both" .clientId | quote }}
+    - name: FORMULARY_OIDC_SCOPE
+      value: {{ .scope | quote }}
     {{- end }}
     {{- end }}
     {{- if .Values.authentication.proxySecret }}

@@ -10,6 +10,7 @@ server:
   FORMULARY_TOKEN_AUDIENCE: authentication.audience
   FORMULARY_OIDC_ISSUER: authentication.oidc.issuer
   FORMULARY_OIDC_CLIENT_ID: authentication.oidc.clientId
+  FORMULARY_OIDC_SCOPE: authentication.oidc.scope
   FORMULARY_CONSOLE_PROXY_SECRET_FILE: authentication.proxySecret
   FORMULARY_CATALOG_NAMESPACE: catalog.namespace
   FORMULARY_ALLOWED_HOSTS: server.allowedHosts

@@ -49,6 +49,17 @@ async def test_the_metadata_of_the_resource_name_its_address_and_its_issuer(url:
     }
 
 
+async def test_clients_ask_for_the_scope_that_the_provider_needs(parts: CatalogParts) -> None:
+    scope = "openid https://formulary.example/mcp/use"
+    async with serving(parts, authenticator=CALLERS, oidc_issuer=ISSUER, oidc_scope=scope) as url:
+        async with httpx2.AsyncClient(base_url=url, headers=HEADERS) as http:
+            metadata = (await http.get(METADATA)).json()
+            refused = await http.post("/mcp", json=INITIALIZE)
+
+    assert metadata["scopes_supported"] == scope.split()
+    assert refused.headers["www-authenticate"].endswith(f'scope="{scope}"')
+
+
 async def test_the_address_that_people_use_is_named_where_it_is_known(parts: CatalogParts) -> None:
     address = "https://formulary.example"
     async with serving(parts, authenticator=CALLERS, oidc_issuer=ISSUER, console_url=address) as url:

@@ -16,14 +16,14 @@ _METADATA_PATH = f"{WELL_KNOWN}oauth-protected-resource"
 METADATA_PATHS = frozenset({_METADATA_PATH, f"{_METADATA_PATH}{MCP_PATH}"})
 FIXED_HEADER_PATH = f"{MCP_PATH}/token"
 """Of clients that send one header always."""
-_SCOPE = "openid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtectedResource:
-    """The resource at `address`, as people reach it; empty where each request says by its Host."""
+    """The resource at `address`, empty where each request says by its Host; clients ask the issuer for `scope`."""
 
     issuer: str
+    scope: str
     address: str
 
     def metadata(self, scope: Scope) -> dict[str, Any]:
@@ -31,14 +31,14 @@ class ProtectedResource:
         return {
             "resource": f"{self._base(scope)}{MCP_PATH}",
             "authorization_servers": [self.issuer],
-            "scopes_supported": [_SCOPE],
+            "scopes_supported": self.scope.split(),
             "bearer_methods_supported": ["header"],
             "resource_name": "Formulary",
         }
 
     def challenge(self, scope: Scope) -> str:
         """What a 401 says besides why."""
-        return f'resource_metadata="{self._base(scope)}{_METADATA_PATH}{MCP_PATH}", scope="{_SCOPE}"'
+        return f'resource_metadata="{self._base(scope)}{_METADATA_PATH}{MCP_PATH}", scope="{self.scope}"'
 
     def _base(self, scope: Scope) -> str:
         """The edge has checked the Host."""
