@@ -1,18 +1,14 @@
 """The MCP project's own conformance suite, run against a server of ours."""
 
 import json
-import platform
-import shutil
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.toolcache import installed, run_installer
+from support.toolcache import npm_packages
 
 SUITE = "0.2.0-alpha.12"
-NODE = "22.23.3"  # the suite dies at import on anything older than 22, which is what distributions ship
 
 # Of an extension of 2026-07-28: without `--force` the suite skips them. It sends no incident, and so reads the
 # guide alone. Left out is `sep-2640-skills-directory`, about an option that we do not declare.
@@ -74,7 +70,7 @@ def run_scenario(*, url: str, revision: str, scenario: str) -> list[Check]:
 
     Empty if the suite has no such scenario for that revision; the suite itself calls that a success.
     """
-    tools = installed(name=f"conformance-{SUITE}-node-{NODE}", install=_install) / "node_modules"
+    tools = npm_packages(f"conformance-{SUITE}", f"@modelcontextprotocol/conformance@{SUITE}")
     suite = tools / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     options = ["--url", url, "--scenario", scenario, "--spec-version", revision]
     options += ["--force"] if scenario in _SKILLS else []
@@ -95,16 +91,3 @@ def run_scenario(*, url: str, revision: str, scenario: str) -> list[Check]:
         for check in found
         if check["id"] not in _NEED_A_FIXTURE
     ]
-
-
-def _install(home: Path) -> None:
-    npm = shutil.which("npm")
-    if npm is None:
-        raise RuntimeError("npm is missing, which installs the MCP conformance suite: apt-get install npm")
-    architecture = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    # The platform's own package rather than `node`: that one needs an install script to fetch this one.
-    packages = [
-        f"@modelcontextprotocol/conformance@{SUITE}",
-        f"node-{sys.platform}-{architecture}@{NODE}",
-    ]
-    run_installer([npm, "install", "--prefix", home, "--ignore-scripts", "--no-audit", "--no-fund", *packages])

@@ -40,11 +40,7 @@ class OidcIssuer:
 def oidc_issuer(home: Path) -> Iterator[OidcIssuer]:
     """A provider that publishes its key; its files are in `home`."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    certificate, private = home / "issuer.crt", home / "issuer.key"
-    certificate.write_bytes(_certificate(key))
-    private.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    certificate, private = loopback_certificate(home, key=key)
     published: dict[str, Mapping[str, Any]] = {}
 
     class Discovery(BaseHTTPRequestHandler):
@@ -83,8 +79,17 @@ def oidc_issuer(home: Path) -> Iterator[OidcIssuer]:
         server.server_close()
 
 
+def loopback_certificate(home: Path, *, key: rsa.RSAPrivateKey) -> tuple[Path, Path]:
+    """The files of a certificate for 127.0.0.1 that its own key has signed, and of that key."""
+    certificate, private = home / "issuer.crt", home / "issuer.key"
+    certificate.write_bytes(_certificate(key))
+    private.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return certificate, private
+
+
 def _certificate(key: rsa.RSAPrivateKey) -> bytes:
-    """One that its own key has signed, for loopback."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "issuer")])
     now = datetime.now(UTC)
     return (

@@ -5,12 +5,17 @@ pins contradict ours.
 """
 
 import fcntl
+import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from platformdirs import user_cache_path
+
+NODE = "22.23.3"
+"""Programs of npm that tests run need it; what distributions ship is older."""
 
 
 def location(name: str) -> Path:
@@ -45,6 +50,22 @@ def run_installer(command: Sequence[str | Path]) -> None:
     if done.returncode != 0:
         shown = " ".join(map(str, command))
         raise RuntimeError(f"'{shown}' ended with {done.returncode}:\n{done.stdout[-2000:]}")
+
+
+def npm_packages(name: str, *packages: str) -> Path:
+    """The `node_modules` with these packages of npm, such as `oidc-provider@9.13.3`, and Node in its `.bin`."""
+
+    def install(home: Path) -> None:
+        npm = shutil.which("npm")
+        if npm is None:
+            raise RuntimeError(f"npm is missing, which installs {', '.join(packages)} for tests: apt-get install npm")
+        architecture = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+        # The platform's own package rather than `node`: that one needs an install script to fetch this one.
+        node = f"node-{sys.platform}-{architecture}@{NODE}"
+        options = ("--ignore-scripts", "--no-audit", "--no-fund")
+        run_installer([npm, "install", "--prefix", home, *options, *packages, node])
+
+    return installed(name=f"{name}-node-{NODE}", install=install) / "node_modules"
 
 
 def debian_packages(name: str, *packages: str, adapt: Callable[[Path], None] = lambda home: None) -> Path:
