@@ -198,7 +198,7 @@ class RunWiring:
             return [*works, *self._notifying.works()]
         # What ran before runs were switched off has an outcome, too.
         works = [self._verifier.keep_verifying(), *self._notifying.works()]
-        return [*works, self._until_kinds_are_served()] if self._runs_something else works
+        return [*works, self._until_kinds_are_served() if self._runs_something else self._poller.keep_ending()]
 
     def _report(self, run: Invocation) -> None:
         """Have the object of a run say what its row says."""

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helm_python import RegistryClient
+from helm_python import HelmError, RegistryClient
 
 from support import charts
 from support.control_plane import ControlPlane, control_plane
-from support.manifest import workflow
+from support.manifest import invocation, workflow
 from support.oci_registry import oci_registry
 from support.releases import Release
 from support.scripts import script
@@ -139,6 +139,25 @@ def test_crds_go_with_the_release_if_they_are_not_to_be_kept(bare: ControlPlane,
     release.uninstall()
 
     bare.kubectl("wait", "--for=delete", "--timeout=30s", *(f"crd/{name}" for name in CRDS))
+
+
+def test_runs_are_not_switched_off_while_one_is_under_way(bare: ControlPlane, release: Release) -> None:
+    release.install(charts.EXTERNAL)
+    bare.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", *CRDS)
+    bare.apply(invocation("heals"), namespace=release.namespace)
+    off = {**charts.EXTERNAL, "execution": {"mode": "off"}}
+
+    def stands(phase: str) -> None:
+        patch = ("--subresource=status", "--type=merge", f"--patch={json.dumps({'status': {'phase': phase}})}")
+        bare.kubectl("patch", "wfi", "heals", f"--namespace={release.namespace}", *patch)
+
+    stands("Running")
+    with pytest.raises(HelmError, match=f"run heals in namespace {release.namespace} is under way"):
+        release.upgrade(off)
+    stands("Succeeded")
+    release.upgrade(off)
+    assert "FORMULARY_EXECUTION" in str(release.get("deployment", "formulary-operator"))
+    release.uninstall()
 
 
 def test_the_bundled_database_keeps_its_passwords_and_its_volume(release: Release) -> None:

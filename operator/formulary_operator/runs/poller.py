@@ -1,6 +1,7 @@
 """Queues the runs that have not ended, again and again.
 
-`runtime` keeps it running. No event says that there is a new row in the database or that a Job has ended.
+`runtime` keeps it running. No event says that there is a new row in the database or that a Job has ended. Where runs
+were switched off it ends what is left of them.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 
 import structlog
 
@@ -18,6 +20,7 @@ from formulary_catalog.store.runs.halts import HaltReader
 from formulary_catalog.store.runs.lifecycle import ActiveRun, RunWriter
 from formulary_operator.api.names import INVOCATIONS
 from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.runs.plan import seconds_left
 from formulary_operator.watch.queue import ObjectKey, Priority, WorkQueue
 
 ROUND_SECONDS = 0.5
@@ -29,6 +32,8 @@ runs that wait for a person do not hold up those that are under way."""
 _UNTAKEN_SECONDS = 60.0
 _UNREPORTED_SECONDS = 3.0
 """Between two looks for runs that were denied at once, and get an object so that people see them."""
+_LEFT_SECONDS = 30.0
+"""Between two looks for what was left when runs were switched off."""
 _log = structlog.get_logger(__name__)
 
 
@@ -79,6 +84,36 @@ class RunPoller:
             with suppress(TimeoutError):
                 async with asyncio.timeout(ROUND_SECONDS):
                     await self._hurried.wait()
+
+    async def keep_ending(self) -> None:
+        """End again and again what was asked for before runs were switched off.
+
+        Nothing is started any more, and nothing says how a Job ended: without runs there is no right to look at it.
+
+        Raises:
+            Superseded: another operator leads.
+        """
+        while True:
+            try:
+                for run in await self._runs.active():
+                    if not self._namespaces or run.namespace in self._namespaces:
+                        await self._end_left(run)
+            except Superseded:
+                raise
+            except FormularyError as error:
+                _log.warning("runs_not_read", reason=str(error))
+            await asyncio.sleep(_LEFT_SECONDS)
+
+    async def _end_left(self, left: ActiveRun) -> None:
+        """End a run that waits, or one whose time is over: its Job has ended by its own deadline."""
+        if left.phase is not Phase.RUNNING:
+            if left.age_seconds > _UNTAKEN_SECONDS:
+                message = "runs were switched off (execution.mode is off), nothing was run; ask again once they are on"
+                await self._runs.finish(left.id, phase=Phase.FAILED, reason=Reason.DENIED, message=message)
+        elif (run := await self._runs.find(left.id)) is not None and run.started_at is not None:
+            if seconds_left(run, now=datetime.now(UTC)) < -_UNTAKEN_SECONDS:
+                message = "runs were switched off while it ran (execution.mode is off), so that its outcome is unknown"
+                await self._runs.finish(left.id, phase=Phase.FAILED, reason=Reason.RUN_FAILED, message=message)
 
     async def _round(self) -> None:
         active = await self._runs.active()
