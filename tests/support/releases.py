@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from helm_python import Config
+from helm_python import Chart, Config
 
 from support import charts
 from support.control_plane import Cluster, KubectlFailed
@@ -27,7 +27,8 @@ class Release:
     """A release of the chart under one name in one namespace.
 
     `addresses` of the database are what is in the Secret that the examples name. `run` is what a Job's pod would do,
-    given its spec; without it Jobs just succeed. `chart` is an address in a registry, instead of that of this tree.
+    given its spec; without it Jobs just succeed. `chart` is another one than that of this tree, or its address in a
+    registry.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class Release:
         namespace: str,
         name: str = "formulary",
         addresses: Mapping[str, str] = MappingProxyType({"uri": "postgresql://db.test/formulary"}),
-        chart: str = "",
+        chart: str | Chart = "",
         run: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self._cluster = cluster
@@ -65,10 +66,22 @@ class Release:
                 plain_http=isinstance(self._chart, str),
             )
 
-    def upgrade(self, values: dict[str, Any]) -> None:
-        """`helm upgrade`."""
+    def upgrade(self, values: dict[str, Any], *, chart: Chart | None = None, reuse_values: bool = False) -> None:
+        """`helm upgrade`, perhaps to another chart.
+
+        Without any values Helm takes those of the release, over the defaults of the new chart, as
+        `--reset-then-reuse-values` does; `reuse_values` keeps the defaults of the old one.
+        """
+        self._chart = chart or self._chart
         with self._jobs_completed():
-            self._helm.upgrade(self._chart, self.name, values, namespace=self.namespace, timeout=_TIMEOUT)
+            self._helm.upgrade(
+                self._chart,
+                self.name,
+                values,
+                namespace=self.namespace,
+                timeout=_TIMEOUT,
+                reuse_values=reuse_values,
+            )
 
     def rollback(self) -> None:
         """`helm rollback` to the revision before."""
