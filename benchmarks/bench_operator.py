@@ -6,10 +6,11 @@ numbers of requests hardly do.
 
 import argparse
 import copy
+import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -34,6 +35,9 @@ FLEET, SINGLE = "fleet", "single"
 """The namespaces of the many objects and of those that are applied one by one."""
 APPLIED_TOGETHER = 500
 APPLIED_SINGLY = 50
+TAKEOVERS = 3
+WARM_SECONDS = 15
+"""How long a standby has been there when the leader ends: it loads the model meanwhile."""
 REST_SECONDS = 90
 """How long the operator is left alone before its memory at rest is read."""
 _PATIENCE = 3600.0
@@ -104,6 +108,25 @@ def measure_apply(cluster: ControlPlane, name: str, *, url: str) -> float:
     return time.monotonic() - started
 
 
+def measure_takeover(
+    cluster: ControlPlane, name: str, *, dsn: str, account: OperatorAccount, url: str, kill: bool
+) -> float:
+    """Seconds from the end of a leader until a search finds what is applied then, with a standby beside it."""
+
+    def replica(role: str) -> AbstractContextManager[Daemon]:
+        lease = {"lease_namespace": account.namespace, "pod_name": f"{name}-{role}"}
+        return operator(dsn=dsn, kubeconfig=account.kubeconfig, **lease)
+
+    with replica("leader") as leader, replica("standby") as standby:
+        leader.start().wait_ready(seconds=_PATIENCE)
+        standby.start().wait_ready()
+        time.sleep(WARM_SECONDS)
+        assert leader.process is not None
+        started = time.monotonic()
+        leader.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        return time.monotonic() - started + measure_apply(cluster, name, url=url)
+
+
 def memory(daemon: Daemon, field: str) -> int:
     """`VmRSS` or `VmHWM` of a process, in MB: what is resident, and the most that ever was."""
     assert daemon.process is not None
@@ -159,12 +182,26 @@ def measure(objects: int) -> None:
         time.sleep(REST_SECONDS)
         rest_mb = memory(daemon, "VmRSS")
         after_rest = measure_apply(cluster, "late", url=searching.url)
+        daemon.stop()
+        takeovers = {
+            how: [
+                measure_takeover(
+                    cluster, f"{how}-{n}", dsn=dsn, account=account, url=searching.url, kill=how == "killed"
+                )
+                for n in range(TAKEOVERS)
+            ]
+            for how in ("killed", "stopped")
+        }
     report(starts)
     table = Table(f"with {objects:,} workflows", "")
     table.add_row("kubectl apply of all", f"{applied:.1f} s")
     table.add_row("kubectl apply of one → searchable, p50 / p95", _percentiles(singles))
     table.add_row(f"the same after {REST_SECONDS} s of rest", f"{after_rest:.2f} s")
     table.add_row(f"operator after {REST_SECONDS} s of rest", f"{rest_mb} MB")
+    for how, seconds in takeovers.items():
+        table.add_row(
+            f"leader {how} → what is applied then is searchable", ", ".join(f"{each:.1f} s" for each in seconds)
+        )
     _console.print(table)
 
 

@@ -1,6 +1,6 @@
 """Puts the operator together: who watches, who works, who leads, and how it ends.
 
-`cli` calls it. Only the leader works (`kube/lease`); every replica answers the webhook.
+`cli` calls it. Every replica watches and answers the webhook, only the leader works (`kube/lease`).
 """
 
 import asyncio
@@ -18,20 +18,14 @@ from formulary_catalog.listening.connection_limits import ConnectionLimits
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.fencing import Superseded, fence
 from formulary_catalog.store.database.migrate import require_current_schema
-from formulary_catalog.store.database.webhook_token import webhook_token
 from formulary_catalog.store.embedding_models import ModelStore
 from formulary_catalog.store.incident_sources import IncidentSourceWriter
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.resyncs import ResyncWriter
 from formulary_catalog.store.runs.input_keys import input_keys
-from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_operator.admission.certificates import CertificateSource, ServingCertificate, directory
-from formulary_operator.admission.configuration import WebhookConfiguration
-from formulary_operator.admission.selfsigned import SelfSigned
-from formulary_operator.admission.validator import Validator
-from formulary_operator.admission.webhook import run_webhook
+from formulary_operator.admission.serving import serve_webhook
 from formulary_operator.api.names import ANALYSES, INCIDENT_SOURCES, WORKFLOWS
 from formulary_operator.audit.auditing import Auditing
 from formulary_operator.audit.publishing import ConfigMapPlace
@@ -49,6 +43,7 @@ from formulary_operator.settings import OperatorSettings
 from formulary_operator.sources.reconciler import SourceReconciler
 from formulary_operator.watch.kopf_watch import Watcher
 from formulary_operator.watch.queue import CATALOG_KINDS, ObjectKey, WorkQueue
+from formulary_operator.watch.standby import StandbyNotes
 from formulary_operator.watch.sweep_guard import SweepGuard
 from formulary_operator.wiring import RunWiring
 from formulary_operator.workflows.embedding import Embedding
@@ -60,6 +55,8 @@ _DATABASE_SECONDS = 10.0
 _DATABASE_PATIENCE = 600.0
 _DRAIN_SECONDS = 8.0
 _CRD_SECONDS = 2.0
+_STANDBY_SECONDS = 5.0
+"""Who does not lead by then stands by."""
 _log = structlog.get_logger(__name__)
 
 
@@ -94,22 +91,27 @@ async def run(settings: OperatorSettings) -> None:
         operator = Operator(settings, client=client, database=database, health=health, metrics=metrics)
         works = [_lead(operator, settings=settings, client=client, health=health)]
         if settings.webhook_port:
-            works.append(_webhook(settings, client=client, database=database, metrics=metrics))
+            works.append(serve_webhook(settings, client=client, database=database, metrics=metrics))
         await _first_to_end(*works)
 
 
 async def _lead(
     operator: "Operator", *, settings: OperatorSettings, client: KubeClient, health: OperatorHealth
 ) -> None:
-    """Lead at once where nobody is elected, else from when this replica is."""
+    """Lead at once where nobody is elected, else from when this replica is; it watches before, too."""
+    await operator.prepare()
     if not settings.lease_namespace:
-        await operator.lead()
+        await _first_to_end(operator.watch(), operator.lead())
         return
     leadership = Leadership(
         client, namespace=settings.lease_namespace, name=settings.lease_name, identity=_identity(settings)
     )
     health.phase = StartPhase.STANDBY
-    await leadership.acquire()
+    await _first_to_end(operator.watch(), _lead_once_elected(operator, leadership=leadership))
+
+
+async def _lead_once_elected(operator: "Operator", *, leadership: Leadership) -> None:
+    await _until_elected(operator, leadership=leadership)
     keeping, leading = asyncio.create_task(leadership.keep()), asyncio.create_task(operator.lead())
     try:
         await asyncio.wait([keeping, leading], return_when=asyncio.FIRST_COMPLETED)
@@ -126,50 +128,20 @@ async def _lead(
             task.result()
 
 
-async def _webhook(
-    settings: OperatorSettings, *, client: KubeClient, database: Database, metrics: OperatorMetrics
-) -> None:
-    """Every replica validates, not only the leader."""
-    mounted = settings.webhook_cert_dir
-    source = directory(mounted) if mounted is not None else _self_signed(settings, client=client)
-    token = await webhook_token(database)
-    configuration = WebhookConfiguration(client, name=settings.webhook_configuration, token=token)
-    certificate = ServingCertificate(configuration.kept_for(source), client_authority=settings.webhook_client_ca_file)
-    metrics.watch_webhook(
-        settings.webhook_configuration, is_configured=configuration.is_set, expires_at=certificate.expires_at
-    )
-    await run_webhook(
-        host=settings.webhook_host,
-        port=settings.webhook_port,
-        limits=ConnectionLimits(settings, server="webhook", metrics=metrics.connections),
-        certificate=certificate,
-        judge=Validator(
-            check=CatalogWriter(database).check,
-            records=AdmissionRecords(database),
-            operator_user=settings.operator_user,
-            metrics=metrics,
-        ),
-        token=token,
-    )
-
-
-def _self_signed(settings: OperatorSettings, *, client: KubeClient) -> CertificateSource:
-    if not settings.lease_namespace:
-        raise InvalidInput(
-            "the self-signed certificate of the webhook is kept in a Secret of FORMULARY_LEASE_NAMESPACE; set that to "
-            "the operator's namespace, or mount a certificate and set FORMULARY_WEBHOOK_CERT_DIR",
-            field="lease_namespace",
-        )
-    return SelfSigned(
-        client,
-        namespace=settings.lease_namespace,
-        secret=settings.webhook_secret,
-        service=settings.webhook_service,
-    ).current
+async def _until_elected(operator: "Operator", *, leadership: Leadership) -> None:
+    acquiring = asyncio.create_task(leadership.acquire())
+    try:
+        if not (await asyncio.wait([acquiring], timeout=_STANDBY_SECONDS))[0]:
+            operator.stand_by()
+        await acquiring
+    except asyncio.CancelledError:
+        acquiring.cancel()
+        await leadership.release()
+        raise
 
 
 class Operator:
-    """The part that only one replica runs at a time; of two that overlap, the former cannot write any more."""
+    """Every replica watches, one leads; of two that overlap, the former cannot write any more."""
 
     def __init__(
         self,
@@ -187,16 +159,18 @@ class Operator:
         self._database = database
         self._name = f"{settings.lease_namespace}/{settings.lease_name}"
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
+        self._notes = StandbyNotes(self._queue)
         self._catalog_failed = False
         self._superseded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._becoming_ready: asyncio.Task[None] | None = None
+        self._warming_up: asyncio.Task[None] | None = None
         self.drains = True
         """Whether what is queued is still finished at the end."""
         events = EventRecorder(client, instance=_identity(settings))
         catalog, contexts = CatalogWriter(database), ContextWriter(database, source=SOURCE)
         refusals = RefusalWriter(database)
         kept_fields = KeptFields(client)
-        embedding = Embedding(settings, models=ModelStore(database), metrics=metrics)
+        embedding = self._embedding = Embedding(settings, models=ModelStore(database), metrics=metrics)
         self._reconcilers: dict[str, Callable[..., Awaitable[str]]] = {
             WORKFLOWS.plural: WorkflowReconciler(
                 client=client,
@@ -215,7 +189,7 @@ class Operator:
                 client, events=events, namespace=settings.lease_namespace, name=settings.audit_config_map
             )
         self._auditing = Auditing(settings, database=database, metrics=metrics, config_map=config_map)
-        self._documents = Documents(settings, client=client, database=database, embedding=embedding)
+        self._documents = Documents(settings, client=client, database=database, embedding=embedding, queue=self._queue)
         self._executor = RunWiring(
             settings,
             name=self._name,
@@ -251,34 +225,49 @@ class Operator:
             metrics=metrics,
         )
 
-    async def lead(self) -> None:
-        """Watch and reconcile until cancelled, then finish what is queued.
-
-        Raises:
-            StartupError: the watch ended by itself.
-            Superseded: another operator leads.
-        """
-        self._health.phase = StartPhase.SYNCING
+    async def prepare(self) -> None:
+        """Find out what is to be watched."""
         await self._kinds_served()
         await self._executor.find_kinds()
         await self._sources.find_kinds()
-        await fence(self._database, name=self._name)
-        self._metrics.leader.set(1)
-        self._metrics.queue_depth.set_function(lambda: len(self._queue))
+
+    def stand_by(self) -> None:
+        """Get ready to take over: loading the model takes longer than all else that a new leader begins with."""
+        self._warming_up = asyncio.create_task(self._embedding.warm_up())
+
+    async def watch(self) -> None:
+        """Watch until cancelled.
+
+        Raises:
+            StartupError: the watch ended by itself.
+        """
         watcher = Watcher(
             kinds=(*CATALOG_KINDS, *self._executor.kinds, *self._sources.kinds),
             namespaces=self._settings.watch_namespaces,
-            changed=self._queue.add,
+            changed=self._notes.changed,
             relisted=self._resync.ask,
         )
         self._health.alive = watcher.is_alive
+        await watcher.watch()
+        raise StartupError("the watch on the Kubernetes API ended by itself; see the log for the reason")
+
+    async def lead(self) -> None:
+        """Reconcile until cancelled, then finish what is queued.
+
+        Raises:
+            Superseded: another operator leads.
+        """
+        self._health.phase = StartPhase.SYNCING
+        await fence(self._database, name=self._name)
+        self._metrics.leader.set(1)
+        self._metrics.queue_depth.set_function(lambda: len(self._queue))
+        self._notes.lead()
         workers = [
             asyncio.create_task(self._queue.work(self._reconcile, failed=self._failed))
             for _ in range(self._settings.workers)
         ]
         try:
             await _first_to_end(
-                watcher.watch(),
                 self._resync.keep_running(done=self._synced),
                 self._resync.notice_emptiness(),
                 self._resync.notice_allowance(),
@@ -289,13 +278,13 @@ class Operator:
                 *self._sources.works(),
             )
         finally:
+            self._notes.rest()
             if self.drains:
                 await self._drain()
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
             self._metrics.leader.set(0)
-        raise StartupError("the watch on the Kubernetes API ended by itself; see the log for the reason")
 
     async def _until_superseded(self) -> None:
         try:

@@ -5,6 +5,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from formulary_operator.knowledge.alert_rules import EVERYWHERE, AlertRules
 from formulary_operator.knowledge.runbooks import Runbooks
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.settings import OperatorSettings
+from formulary_operator.watch.queue import ObjectKey, WorkQueue
 from formulary_operator.workflows.embedding import Embedding
 
 _RUNBOOK_SECONDS = 30.0
@@ -29,6 +31,8 @@ _RULE_SECONDS = 60.0
 _INCIDENT_SECONDS = 30.0
 _VECTOR_SECONDS = 10.0
 _AT_ONCE = 31
+_BUSY_SECONDS = 60.0
+"""For so long sections wait for workflows: without a vector of its own a section is still found by its words."""
 _log = structlog.get_logger(__name__)
 
 
@@ -36,9 +40,16 @@ class Documents:
     """Keeps the collections in step with their sources. A failure is logged, and tried again at the next turn."""
 
     def __init__(
-        self, settings: OperatorSettings, *, client: KubeClient, database: Database, embedding: Embedding
+        self,
+        settings: OperatorSettings,
+        *,
+        client: KubeClient,
+        database: Database,
+        embedding: Embedding,
+        queue: WorkQueue[ObjectKey],
     ) -> None:
         self._embedding = embedding
+        self._queue = queue
         self._vectors = DocumentVectors(database)
         self._incidents = IncidentDocuments(database)
         self._runbooks = Runbooks(namespaces=settings.runbook_namespaces, client=client, writer=RunbookWriter(database))
@@ -62,10 +73,13 @@ class Documents:
             pass
 
     async def _embed(self) -> None:
-        """Embed what has no vector, until there is nothing left or no embedder."""
+        """Embed what has no vector, until there is nothing left or no embedder; workflows that wait go first."""
         model_id = await self._embedding.model_id()
         after = ""
         while model_id and (texts := await self._vectors.unembedded(model_id, after=after, limit=_AT_ONCE)):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_BUSY_SECONDS):
+                    await self._queue.settled()
             vectors: dict[str, npt.NDArray[np.float32]] = {}
             for text_hash, text in texts.items():
                 vector = await self._embedding.vector(text, model_id=model_id)

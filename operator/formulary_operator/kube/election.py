@@ -32,14 +32,14 @@ def holder(spec: Spec) -> str:
     return str(spec.get("holderIdentity") or "")
 
 
-def may_claim(seen: Observed, *, identity: str, now: float, seconds: int) -> bool:
-    """Whether the lease is ours, free, or held by somebody who stopped renewing it.
+def seconds_until_claim(seen: Observed, *, identity: str, now: float, seconds: int) -> float:
+    """When the lease is ours, free, or held by somebody who stopped renewing it; 0 if it is.
 
     `seconds` is how long a record without a duration of its own is honoured.
     """
     if holder(seen.spec) in ("", identity):
-        return True
-    return now >= seen.since + (_positive(seen.spec.get("leaseDurationSeconds")) or seconds)
+        return 0
+    return max(0, seen.since + (_positive(seen.spec.get("leaseDurationSeconds")) or seconds) - now)
 
 
 def claimed(spec: Spec, *, identity: str, seconds: int, at: datetime) -> Json:

@@ -31,7 +31,7 @@ class LeaseTimes:
     duration: int = 15
     deadline: float = 10.0
     renewal: float = 5.0
-    retry: float = 2.0
+    retry: float = 1.0
 
 
 class Leadership:
@@ -57,7 +57,8 @@ class Leadership:
             if await self._claim():
                 _log.info("leading", lease=self._lease, identity=self._identity)
                 return
-            await asyncio.sleep(self._times.retry)
+            # Another try at the very moment at which the lease of a holder that is gone ends.
+            await asyncio.sleep(min(self._times.retry, self._claimable_in() or self._times.retry))
 
     async def keep(self) -> None:
         """Renew the lease for as long as we lead; call it after `acquire`.
@@ -115,15 +116,21 @@ class Leadership:
             self._renewed = now
         return won
 
+    def _claimable_in(self) -> float:
+        """Seconds until the lease may be claimed, as far as is known."""
+        if self._seen is None:
+            return 0
+        now, seconds = asyncio.get_running_loop().time(), self._times.duration
+        return election.seconds_until_claim(self._seen, identity=self._identity, now=now, seconds=seconds)
+
     async def _try(self) -> bool:
         lease = await self._client.get(self._object)
         spec = _spec(lease)
         now = asyncio.get_running_loop().time()
         self._seen = election.observed(spec, before=self._seen, now=now)
-        seconds = self._times.duration
-        if not election.may_claim(self._seen, identity=self._identity, now=now, seconds=seconds):
+        if self._claimable_in() > 0:
             return False
-        wanted = election.claimed(spec, identity=self._identity, seconds=seconds, at=datetime.now(UTC))
+        wanted = election.claimed(spec, identity=self._identity, seconds=self._times.duration, at=datetime.now(UTC))
         try:
             written = await self._write(lease, spec=wanted)
         except KubernetesRefused as error:

@@ -77,6 +77,10 @@ class Embedding:
         """Why there are no vectors now; None after a success."""
         return self._mismatch or self._problem
 
+    async def warm_up(self) -> None:
+        """Load the model before there is a text, so that the first one need not wait for it."""
+        await self._loaded()
+
     async def vector(self, text: str, *, model_id: str) -> npt.NDArray[np.float32] | None:
         """The vector of a text, float32 of shape (384,); None while there is no embedder of this model or it fails.
 

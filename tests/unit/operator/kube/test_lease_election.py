@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from formulary_operator.kube.election import claimed, holder, may_claim, observed, released
+from formulary_operator.kube.election import claimed, holder, observed, released, seconds_until_claim
 
 AT = datetime(2031, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
 HELD = {
@@ -19,7 +19,7 @@ HELD = {
 
 def _may_claim(spec: dict[str, Any], *, identity: str, after: float = 0.0) -> bool:
     seen = observed(spec, before=None, now=100.0)
-    return may_claim(seen, identity=identity, now=100.0 + after, seconds=15)
+    return seconds_until_claim(seen, identity=identity, now=100.0 + after, seconds=15) == 0
 
 
 @pytest.mark.parametrize("spec", [{}, released(HELD, at=AT), HELD | {"holderIdentity": None}])
@@ -51,8 +51,8 @@ def test_a_renewal_starts_the_wait_anew_whatever_its_clock_says() -> None:
     first = observed(HELD, before=None, now=100.0)
     renewed = HELD | {"renewTime": "1999-01-01T00:00:00.000000Z"}
     second = observed(renewed, before=first, now=110.0)
-    assert not may_claim(second, identity="b", now=124.9, seconds=15)
-    assert may_claim(second, identity="b", now=125.0, seconds=15)
+    assert seconds_until_claim(second, identity="b", now=124.0, seconds=15) == 1
+    assert seconds_until_claim(second, identity="b", now=125.0, seconds=15) == 0
 
 
 def test_reading_the_same_record_again_does_not_prolong_it() -> None:
