@@ -1,4 +1,4 @@
-"""`formulary console`. The API server of the tests has no nodes to forward ports to, so kubectl is a stand-in here."""
+"""`formulary console`, with a stand-in for kubectl."""
 
 import os
 import signal
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.kubectl_stand_in import stand_in
+
 PROGRAM = """
 import signal
 
@@ -17,27 +19,12 @@ from formulary_catalog.edges.cli import main
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it, and children inherit that
 main()
 """
-STAND_IN = """#!/bin/sh
-echo "$@" >> "{log}"
-case "$*" in
-*"create token nobody"*) echo 'error: failed to create token: serviceaccounts "nobody" not found' >&2; exit 1;;
-*"create token"*) echo a.token.of-it;;
-*"get service secured"*) printf https;;
-*"get service"*) ;;
-*service/absent*) echo 'Error from server (NotFound): services "absent" not found' >&2; exit 1;;
-*service/busy*) echo "Forwarding from 127.0.0.1:40123 -> 8080"; yes "Handling connection for 40123" | head -n 9999;;
-*port-forward*) echo "Forwarding from 127.0.0.1:40123 -> 8080"; exec sleep 60;;
-esac
-"""
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     """What the stand-in was called with; it is alone on the PATH with the shell's own programs."""
-    program = tmp_path / "kubectl"
-    program.write_text(STAND_IN.format(log=tmp_path / "log"))
-    program.chmod(0o755)
-    return tmp_path / "log"
+    return stand_in(tmp_path)
 
 
 def console(log: Path, *arguments: str) -> subprocess.Popen[str]:

@@ -22,6 +22,7 @@ SHORTER = {
     "formulary_catalog/edges/rest/alerts.py": "an address of its own, which other systems post to",
     "formulary_catalog/store/embedded/template.py": "a program of the Dockerfile, run once",
     "formulary_catalog/edges/cli/audit/commands.py": "the group alone: its commands have a module each",
+    "formulary_catalog/edges/cli/cluster/console.py": "one command; what it shares with the plugin is beside it",
     "formulary_catalog/domain/canonical_json.py": "every hash and signature is made of its one function",
     "formulary_catalog/domain/knowledge/ranking.py": "the one rule that orders documents",
     "formulary_catalog/domain/patterns.py": "models and their problems share it",

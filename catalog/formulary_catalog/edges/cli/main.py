@@ -17,6 +17,7 @@ from formulary_catalog.errors import FormularyError, InvalidInput, UnknownDocume
 _JSON = "formulary.json"
 _VERSION = "Show the version, the schema of its database and its embedding model, and exit."
 _INDENT = 6
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _GROUPS = {
     "Start": {"up": "up", "demo": "demo", "doctor": "doctor"},
     "Find a remedy": {
@@ -39,7 +40,7 @@ _GROUPS = {
         "reject": "runs",
         "halt": "governance.halt",
         "resume": "governance.halt",
-        "console": "console",
+        "console": "cluster.console",
     },
     "Write workflows": {
         "new": "authoring.manifests",
@@ -67,7 +68,9 @@ _GROUPS = {
 _MODULES = {name: module for commands in _GROUPS.values() for name, module in commands.items()}
 
 
-class _Commands(Suggesting):
+class Commands(Suggesting):
+    """All commands in groups; an error that is expected ends in one line."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_MODULES)
 
@@ -122,7 +125,7 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
     ctx.exit()
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings=CONTEXT_SETTINGS)
 @click.option("--version", is_flag=True, callback=_print_version, expose_value=False, is_eager=True, help=_VERSION)
 def main() -> None:
     """A catalog of remediation workflows for Kubernetes, searched by agents under the constraints of the incident.

@@ -1,0 +1,1 @@
+"""Commands that reach the server in a cluster through the kubeconfig: `formulary console` and `kubectl formulary`."""
