@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help setup run demo test test-all unit check control-plane format generate mutants adapter bench bench-agents bench-install bench-peers bench-quality bench-operator benchmarks benchmark-page coverage-table known-problems calibrate soak node lab dist image base-images lock platforms clean
+.PHONY: help setup run demo docs test test-all unit check control-plane format generate mutants adapter bench bench-agents bench-install bench-peers bench-quality bench-operator benchmarks benchmark-page coverage-table known-problems calibrate soak node lab dist image base-images lock platforms clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -46,6 +46,11 @@ check: setup ## Format, lint, types, layering, generated files, budget, history,
 	$(BIN)/python scripts/history.py
 	$(BIN)/jactionlint --no-online --shellcheck=
 	$(BIN)/zizmor --offline --no-progress --quiet .github action.yml
+
+docs: ## Build the documentation site into build/site/html; a link that leads nowhere fails it
+	@$(PYTHON) -m venv build/site/venv
+	@build/site/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: -r requirements/docs.txt
+	@build/site/venv/bin/python scripts/docs_site.py
 
 control-plane: setup ## Build the Kubernetes API server that tests run on: 8 minutes, once
 	@PYTHONPATH=tests $(BIN)/python -m support.control_plane

@@ -49,6 +49,7 @@ def main() -> None:
         extras = ["--extra=dev", "--extra=sentence-transformers", "--overrides", str(without_torch)]
         extras += ["--no-emit-package=torch", *_within("run.txt", "build.txt")]
         _compile(uv, "dev.txt", [PROJECT, beside_torch, REQUIREMENTS / "build.txt"], *extras, *upgrade)
+        _compile(uv, "docs.txt", [], "--group=docs", *_within("dev.txt"), *upgrade)
         bill = _written(Path(scratch, "sbom.in"), [_BILL_OF_MATERIALS])
         _compile(uv, "sbom.txt", [bill], *_within("dev.txt"), *upgrade)
         # What these require is in dev.txt, except torch.

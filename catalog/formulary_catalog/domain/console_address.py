@@ -9,6 +9,8 @@ from urllib.parse import quote
 CONSOLE_PATH = "/console"
 FAVICON_PATH = "/favicon.ico"
 """Browsers ask for it by themselves, without credentials, whatever icon a page names."""
+DOCUMENTATION = "https://formulary.dev"
+"""The documentation site, which `make docs` builds; paths are those of the repository."""
 COVERAGE = f"{CONSOLE_PATH}/coverage"
 """The page that compares alerts with remedies."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from formulary_catalog.domain.console_address import DOCUMENTATION
 from formulary_catalog.edges.console import assets
 from formulary_catalog.edges.console.templating import NAVIGATION
 from formulary_catalog.edges.http.middleware import MAX_BODY_BYTES
@@ -77,7 +78,7 @@ async def test_nothing_of_a_page_is_run_or_styled_in_place(url: str, path: str) 
         assert tag != "style"
         assert not [name for name in given if name == "style" or name.startswith(("on", "hx-on"))]
         for name in ("src", "href", "action", "hx-get"):
-            assert (given.get(name) or "/").startswith(("/console", "/", "#"))
+            assert (given.get(name) or "/").startswith(("/", "#", f"{DOCUMENTATION}/"))
     assert not re.search(r"<script(?![^>]*\ssrc=)", page.source)
 
 
@@ -91,6 +92,7 @@ async def test_a_page_says_where_one_is_and_leads_everywhere_else(url: str, path
         return
     assert ("a", {"class": "skip", "href": "#content"}) in page.elements
     links = [given for tag, given in page.elements if tag == "a"]
+    assert any(given.get("href", "").startswith(f"{DOCUMENTATION}/docs/") for given in links)
     for name in NAVIGATION:
         (entry,) = [given for given in links if given.get("href") == f"/console/{name}" and "class" not in given]
         assert (entry.get("aria-current") == "page") is path.partition("?")[0].endswith(f"/{name}")

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from formulary_catalog import __version__
-from formulary_catalog.domain.console_address import CONSOLE_PATH, incident_address, workflow_address
+from formulary_catalog.domain.console_address import CONSOLE_PATH, DOCUMENTATION, incident_address, workflow_address
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.yaml_text import manifest_text, written
 from formulary_catalog.edges.console.assets import HTMX, PICO, asset_url
@@ -88,6 +88,7 @@ _environment.globals.update(
     style_sheets=[asset_url(PICO), asset_url("console.css")],
     incident_address=incident_address,
     workflow_address=workflow_address,
+    documentation=f"{DOCUMENTATION}/docs/console.html",
     icon=asset_url("icon.svg"),
     scripts=[asset_url(HTMX), asset_url("console.js")],
     htmx_config=_HTMX_CONFIG,
