@@ -121,7 +121,7 @@ def test_every_value_that_the_pages_set_is_declared() -> None:
     pages = (
         ROOT / "docs" / "install.md",
         ROOT / "docs" / "production.md",
-        ROOT / "docs" / "execution.md",
+        ROOT / "docs" / "invocation.md",
         ROOT / "docs" / "operations.md",
         ROOT / "README.md",
         charts.CHART / "README.md",

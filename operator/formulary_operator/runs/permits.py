@@ -121,7 +121,7 @@ def not_opted_in(namespace: str) -> NotPermitted:
     """Why nothing can be run where the operator has no rights."""
     return NotPermitted(
         f"namespace {namespace} is not opted in to runs, so the operator has no rights there; add it to "
-        "execution.namespaces of the chart, or have its admin create a RoleBinding (docs/execution.md)",
+        "execution.namespaces of the chart, or have its admin create a RoleBinding (docs/invocation.md)",
         reason=Reason.NAMESPACE_NOT_OPTED_IN,
     )
 

@@ -65,7 +65,7 @@ async def test_a_dry_run_says_what_a_real_run_would_wait_for(service: Invocation
         await runs.announce(unknown_authors=UnknownAuthors.APPROVE)
         answer = await service.invoke(asked(dry_run=True, timeout_ms=60_000), context=STAGING, caller=LOCAL)
 
-    assert answer.message.startswith(f"A dry run waits for nobody. What a real run would meet: {WAITS}")
+    assert answer.message.startswith(f"A dry run needs no approval. A real run would meet: {WAITS}")
 
 
 @pytest.mark.parametrize("dry_run", [False, True])

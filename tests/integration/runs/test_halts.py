@@ -126,7 +126,7 @@ async def test_an_empty_namespace_is_not_everywhere(dsn: str, command: tuple[str
 async def test_a_halt_that_is_lifted_promises_no_runs_where_another_holds(dsn: str, halts: HaltWriter) -> None:
     owned = {"FORMULARY_DATABASE_URL": dsn}
     none = await formulary("resume", **owned)
-    assert (none.code, none.out) == (1, "no halt holds everywhere\n")
+    assert (none.code, none.out) == (1, "no halt is in force everywhere\n")
     await halts.halt(namespace="", reason="flood", by="ada")
     await halts.halt(namespace="shop", reason="migration", by="ada")
     one = await formulary("resume", "--namespace", "shop", **owned)

@@ -196,7 +196,7 @@ async def test_a_dry_run_says_what_a_real_one_would_wait_for(service: Invocation
     async with playing.operator(dsn):
         checked = await service.invoke(asked(dry_run=True), context=PRODUCTION, caller=LOCAL)
 
-    expected = "A dry run waits for nobody. What a real run would meet: Waits for an approval"
+    expected = "A dry run needs no approval. A real run would meet: Waits for an approval"
     assert alone.message.startswith(expected)
     assert (checked.message, any(expected in note for note in checked.notes)) == ("the cluster would take it", True)
 

@@ -220,7 +220,7 @@ async def test_people_hear_that_nobody_approved_a_run_in_time(world: World, onca
     await world.runs.begin(run.id)
     await world.send(oncall)
     assert world.hook.ids == ["failed"]
-    title = "formulary/restart on shop/Deployment/checkout was approved by nobody in time"
+    title = "formulary/restart on shop/Deployment/checkout was not approved in time"
     assert world.hook.taken[0]["data"]["title"] == title
 
 

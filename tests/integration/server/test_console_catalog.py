@@ -319,9 +319,9 @@ async def test_success_counts_runs_that_helped_and_no_share_is_shown_of_few(
         [(version_ids["drain-1"], 2, 3), (version_ids["drain-2"], 30, 40)],
     )
     few, many = await world.page("/drain-1"), await world.page("/drain-2")
-    assert "3 runs of this version have a known outcome. A share is shown from five on." in few.words
+    assert "3 runs of this version have a known outcome. The rate is shown from five runs on." in few.words
     assert "This version helped in 75% of 40 runs (60% to 86%)" in many.words
-    assert "Of no run of this version it is known" in (await world.page("/drain-3")).words
+    assert "No run of this version has a known outcome" in (await world.page("/drain-3")).words
 
 
 async def test_two_versions_are_shown_side_by_side_without_custom_labels(world: World) -> None:
@@ -407,7 +407,7 @@ async def test_where_there_is_nothing_the_page_says_what_to_do_next(world: World
     assert "No refused object is known" in invalid.words
     assert "formulary validate DIR" in invalid.words
     nothing = await world.page("", text="zebra")
-    assert "try a search by meaning" in nothing.words
+    assert "or search by meaning" in nothing.words
     assert linked(nothing, "search for it by meaning") == "/console/search?query=zebra"
 
 

@@ -54,7 +54,7 @@ async def test_a_halt_is_on_every_page_with_the_way_out(parts: CatalogParts, wri
             page = await visitor.get(path)
             assert "HALT runs are halted everywhere" in page.text
             assert "fire <b>drill</b>" in page.text
-            assert '<a id="halt-1" href="/console/rules/halts">Lift it, or see how</a>' in page.source
+            assert '<a id="halt-1" href="/console/rules/halts">How to lift it</a>' in page.source
         assert "`formulary resume`" in (await visitor.get(HEALTH)).text
 
 
@@ -123,7 +123,7 @@ async def test_the_last_resync_is_shown_with_what_it_did_not_remove(parts: Catal
         assert [each["overdue"] for each in (await visitor.client.get(REST)).json()["resyncs"]] == [True, False]
         late = (await visitor.get(HEALTH)).text
         assert "overdue" in late
-        assert "an operator of an older release notes none" in late
+        assert "operators of older releases record none" in late
         await resyncs.note("b/two", listed=10, differed=0, refused=None, every_seconds=300)
         assert [each["operator"] for each in (await visitor.client.get(REST)).json()["resyncs"]] == ["b/two"]
 

@@ -33,7 +33,7 @@ async def test_the_page_of_a_misspelt_incident_says_that_nothing_is_known_of_it(
     headers = {"Authorization": "Bearer agent", "X-Remediation-Id": "rr-shpo"}
     asked = await world.client.post("/api/v1/workflows/search", json={"query": "OOM"}, headers=headers)
     assert asked.status_code == 400
-    said = "Nothing is known of this incident now"
+    said = "No incident of this name is known now"
     assert said in await world.page("/incidents/rr-shpo", by="auditor")
     assert said not in await world.page("/incidents/rr-shop", by="auditor")
     assert "rr-shpo" not in await world.page("/incidents", by="auditor"), "it is no incident"
@@ -227,7 +227,7 @@ async def test_custom_labels_are_shown_to_who_may_read_constraints_alone(world: 
     claimed = await world.page(f"/incidents/{CLAIMED}", by="sre")
     assert "bank/oom" in claimed
     assert "b4nk-secret" not in claimed
-    assert "What the incident demands" not in claimed
+    assert "Constraints of the incident" not in claimed
 
 
 async def test_the_files_are_those_of_the_command(world: World, dsn: str, tmp_path: Path) -> None:
@@ -369,8 +369,8 @@ async def test_what_somebody_asked_for_no_incident_is_listed_only_on_request_unl
         assert ran in await listed(outcome="completed")
         assert await listed(outcome="none") == shown - {ran, "rr-shop"}
         assert await listed(remediation_id=asked) == {asked}
-        assert "Show it too" in await world.page("/incidents", by="auditor")
-        assert "Show it too" not in await world.page("/incidents", by="auditor", of="all")
+        assert "Show them" in await world.page("/incidents", by="auditor")
+        assert "Show them" not in await world.page("/incidents", by="auditor", of="all")
     finally:
         await owner.execute(moved, ran, "rr-shop")
         await owner.close()

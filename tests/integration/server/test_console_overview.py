@@ -64,7 +64,9 @@ async def test_who_reads_runs_in_a_namespace_that_was_not_asked_about_sees_what_
     assert (await tiles(world, by="sre"))["Waiting for a person"] == ("1", "approve or reject")
     shown = await world.page("/overview", by="banker")
     assert "only the first by name were looked through" in shown
-    assert "Nothing you can see needs attention, but not all of it was looked at" in page_of(shown).one("main").words
+    assert (
+        "Nothing you can see needs attention, but not everything could be checked" in page_of(shown).one("main").words
+    )
 
 
 async def test_a_record_that_was_changed_is_no_fine_one(world: World, dsn: str) -> None:

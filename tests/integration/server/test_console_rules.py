@@ -86,7 +86,7 @@ async def test_rules_are_shown_with_how_often_they_counted(url: str) -> None:
     assert "<script>alert" not in page.source
     async with visiting(url, by="reader") as reader:
         empty = await reader.get(RULES)
-    assert "You see no contract." in empty.text
+    assert "No contracts that you can see." in empty.text
     assert "get governancecontracts.formulary.dev" in empty.text
 
 
@@ -117,7 +117,7 @@ async def test_a_contract_without_a_decision_to_try_it_on_is_not_said_to_change_
     async with visiting(url, by="platform") as platform:
         form = (await platform.get(RULES)).form(f"{RULES}/tried")
         tried = await platform.submit(form, manifest=text(document))
-    assert (tried.status, "Nothing was tried." in tried.text) == (200, True)
+    assert (tried.status, "No decisions to replay." in tried.text) == (200, True)
     assert "There was no decision to try it on, so this says nothing about what it will do" in tried.text
     assert "No run would have gone otherwise" not in tried.text
     assert "Unchanged" not in tried.text
@@ -159,21 +159,21 @@ async def test_an_uploaded_contract_is_tried_and_one_that_is_no_text_refused(url
 async def test_a_namespace_is_halted_and_lifted_after_being_asked_once_more(url: str) -> None:
     async with visiting(url, by="sre") as sre:
         page = await sre.get(HALTS)
-        assert "Nothing is halted" in page.text
-        assert "it takes the right to create governancecontracts.formulary.dev in namespace formulary" in page.text
+        assert "No halts that you can see" in page.text
+        assert "you need the right to create governancecontracts.formulary.dev in namespace formulary" in page.text
         assert disabled(page) == 1
         ask = await sre.submit(form_with(page, "scope"), namespace="shop", reason=HOSTILE)
         assert "All runs in namespace shop end now" in ask.text
-        assert "Nothing is halted" in (await sre.get(HALTS)).text
+        assert "No halts that you can see" in (await sre.get(HALTS)).text
         done = await sre.submit(form_with(ask, "confirmed"))
         assert (done.status, done.headers["location"].startswith(HALTS)) == (303, True)
         halted = await sre.get(done.headers["location"])
-        assert "It is halted. Runs that end now: 1." in halted.text
+        assert "Halted. Runs that end now: 1." in halted.text
         assert HOSTILE in halted.text
         assert "<script>alert" not in halted.source
         ask = await sre.submit(halted.form(f"{HALTS}/lift"), reason="over")
         done = await sre.submit(form_with(ask, "confirmed"))
-        assert "The halt is lifted: new runs may begin." in (await sre.get(done.headers["location"])).text
+        assert "Halt lifted: new runs may start." in (await sre.get(done.headers["location"])).text
         refused = await sre.submit(form_with(ask, "confirmed"), namespace="bank")
         assert (refused.status, "may not delete governancecontracts" in refused.text) == (403, True)
 
@@ -196,9 +196,9 @@ async def test_a_lifted_halt_is_not_said_to_let_runs_begin_where_another_holds(u
             )
             done = await platform.submit(form_with(await platform.submit(lifting, reason="over"), "confirmed"))
             said.append((await platform.get(done.headers["location"])).text)
-    assert "The halt is lifted, but another still holds there: no run begins." in said[0]
-    assert "new runs may begin" not in said[0]
-    assert "The halt is lifted: new runs may begin." in said[1]
+    assert "Halt lifted, but another is still in force there: no run starts." in said[0]
+    assert "new runs may start" not in said[0]
+    assert "Halt lifted: new runs may start." in said[1]
 
 
 @pytest.mark.parametrize(
@@ -223,11 +223,11 @@ async def test_a_halt_of_everywhere_is_at_the_head_of_every_page_until_it_is_lif
         await platform.submit(form_with(ask, "confirmed"))
         seen = await reader.get(HALTS)
         assert "HALT runs are halted everywhere since" in seen.text
-        assert "You may not lift it: it takes the right to delete governancecontracts.formulary.dev" in seen.text
+        assert "You cannot lift it: you need the right to delete governancecontracts.formulary.dev" in seen.text
         assert disabled(seen) == 3
         ask = await platform.submit((await platform.get(HALTS)).form(f"{HALTS}/lift"))
         assert (await platform.submit(form_with(ask, "confirmed"))).status == 303
-        assert "Nothing is halted" in (await reader.get(HALTS)).text
+        assert "No halts that you can see" in (await reader.get(HALTS)).text
 
 
 async def test_a_form_of_another_site_halts_nothing(url: str) -> None:
@@ -237,4 +237,4 @@ async def test_a_form_of_another_site_halts_nothing(url: str) -> None:
         form = form_with(page, "scope")
         refused = await platform.submit(form, headers=forged, namespace="shop", reason="x", confirmed="yes")
         assert refused.status == 403
-        assert "Nothing is halted" in (await platform.get(HALTS)).text
+        assert "No halts that you can see" in (await platform.get(HALTS)).text

@@ -224,7 +224,7 @@ async def test_the_metric_is_counted_in_the_background_and_soon_there(world: Wor
 
 async def test_stale_and_duplicate_workflows_are_listed(world: World) -> None:
     stale = await world.command("stale", by="lead")
-    assert (stale.code, "No workflow is stale, of 2." in stale.out) == (0, True)
+    assert (stale.code, "No stale workflows among 2." in stale.out) == (0, True)
     duplicates = await world.command("duplicates", "--json", by="lead")
     assert json.loads(duplicates.out)["pairs"] == []
 
@@ -251,8 +251,8 @@ async def test_the_page_shows_signals_and_queries_and_hostile_text_is_inert(worl
     assert HOSTILE not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt; bread" in page
     assert "vault" not in (await world.page("/coverage", by="shopper")).lower()
-    assert "No workflow is stale, of 1." in await world.page("/coverage/stale", by="shopper")
-    assert "No two workflows say nearly the same" in await world.page("/coverage/duplicates", by="lead")
+    assert "No stale workflows among 1." in await world.page("/coverage/stale", by="shopper")
+    assert "No duplicates among" in await world.page("/coverage/duplicates", by="lead")
 
 
 async def test_rules_are_pasted_without_a_script_and_problems_are_said_in_place(world: World) -> None:

@@ -335,7 +335,7 @@ async def test_who_lifts_over_a_server_is_told_of_every_halt_that_it_may_see(wor
     assert [halt["namespace"] for halt in unseen["in_force"]] == [""]
     assert (await world.done("/halts/lift", by="platform"))["in_force"] == []
     misspelt = await world.command("resume", "--namespace", "shpo", by="guard")
-    assert misspelt.out.splitlines()[0] == "no halt holds in namespace shpo; did you mean shop?"
+    assert misspelt.out.splitlines()[0] == "no halt is in force in namespace shpo; did you mean shop?"
     assert "still in force: runs are halted in namespace shop since" in misspelt.out
     await world.done("/halts/lift", by="sre", namespace="shop")
 

@@ -59,7 +59,7 @@ def test_a_run_that_nobody_is_proven_to_ask_for_waits_for_an_approval_whatever_r
     ask(cluster, "unseen", namespace=ns)
     told = await_phase(cluster, "unseen", "AwaitingApproval", namespace=ns)
     cluster.kubectl("delete", "gcon", "lenient", f"--namespace={ns}")
-    assert "nobody proved who asks for it" in told["message"]
+    assert "the requester is unproven" in told["message"]
     assert job(cluster, told["invocationId"], namespace=ns) == {}
 
 

@@ -183,7 +183,7 @@ class RefusedList(Answer):
     refused: list[RefusedLine]
     total: int
     next_cursor: str = Field(description="Give it as cursor for the next page; empty on the last one.")
-    notes: list[str] = Field(description="Why there may be other refused objects; empty while resyncs note them.")
+    notes: list[str] = Field(description="Why there may be other refused objects; empty while resyncs record them.")
 
 
 class DifferenceRow(Answer):

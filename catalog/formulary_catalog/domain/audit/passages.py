@@ -149,7 +149,7 @@ def _counting(payload: Recorded, known: Known) -> str:
 
 
 def _looking_for_approvals(payload: Recorded, known: Known) -> str:
-    return "looked which runs wait for a person"
+    return "listed the runs that wait for a person"
 
 
 def _explaining(payload: Recorded, known: Known) -> str:
@@ -194,7 +194,7 @@ def _selection(payload: Recorded, known: Known) -> Description:
 
 
 def _status(payload: Recorded, known: Known) -> Description:
-    return Description(title=f"asked how the run of {known.workflow(payload)} stands")
+    return Description(title=f"asked for the state of the run of {known.workflow(payload)} stands")
 
 
 def _unknown(kind: str, payload: Recorded) -> Description:
@@ -224,8 +224,8 @@ _READING: dict[str, Callable[[Recorded, Known], str]] = {
     "read.contracts": _looking_into("the contracts in force"),
     "read.halts": _looking_into("the halts in force"),
     "read.coverage": _looking_into("the alerts and what answers them"),
-    "read.stale": _looking_into("the workflows that nobody has used or changed for long"),
-    "read.duplicates": _looking_into("the workflows that say nearly the same"),
+    "read.stale": _looking_into("the workflows that have not been used or changed for long"),
+    "read.duplicates": _looking_into("the workflows with nearly the same text"),
     "read.tables": _looking_into("the tables of the catalog"),
     "read.columns": _looking_into("the columns of a table"),
     "read.sample": _looking_into("some rows of a table"),

@@ -58,7 +58,7 @@ def default_reasons(facts: RunFacts, gate: GateReport, *, harmless: frozenset[st
     level, environment = fold(facts.risk_level), facts.environment
     found = [
         (facts.supervised, SUPERVISED, "execution.mode is approve"),
-        (facts.unproven, ApprovalReason.UNPROVEN, "nobody proved who asks for it"),
+        (facts.unproven, ApprovalReason.UNPROVEN, "the requester is unproven"),
         (
             facts.unauthored,
             ApprovalReason.UNAUTHORED,
@@ -129,7 +129,7 @@ def _of_workflow(facts: RunFacts) -> Iterable[Risk]:
     elif not facts.has_rollback:
         yield _risk(Severity.LOW, "rollback", "the workflow has no rollback steps")
     if not facts.has_steps:
-        yield _risk(Severity.LOW, "steps", "the workflow does not say its steps, so they cannot be judged")
+        yield _risk(Severity.LOW, "steps", "the workflow lists no steps, so they cannot be judged")
 
 
 def _of_choice(facts: RunFacts) -> Iterable[Risk]:

@@ -15,14 +15,14 @@ from formulary_catalog.domain.text import one_line
 
 _ID_LENGTH = 20
 _SUMMARIES = {
-    GateDecision.ALLOW: "Allowed: nothing speaks against it.",
-    GateDecision.DEGRADE: "Allowed in a weaker form only: as a dry run, or after a person has looked at it.",
-    GateDecision.UNKNOWN: "Undecided: too little is known to judge it.",
-    GateDecision.BLOCK: "Blocked: it must not be done.",
+    GateDecision.ALLOW: "Allowed: no risk and no rule is against it.",
+    GateDecision.DEGRADE: "Allowed only as a dry run or with a person's approval.",
+    GateDecision.UNKNOWN: "Undecided: too little is known.",
+    GateDecision.BLOCK: "Blocked: do not do it.",
 }
 _NEXT_STEPS = {
-    GateDecision.ALLOW: ["Go ahead, and record what came of it."],
-    GateDecision.DEGRADE: ["Make a dry run first.", "Ask a person to approve it before it is done for real."],
+    GateDecision.ALLOW: ["Go ahead, and record the result."],
+    GateDecision.DEGRADE: ["Make a dry run first.", "Ask a person to approve the real action."],
     GateDecision.UNKNOWN: ["Describe each action by a verb, a tool and a resource, then ask the gate again."],
     GateDecision.BLOCK: ["Do not do it.", "Choose another action, or ask the owner of the rules."],
 }

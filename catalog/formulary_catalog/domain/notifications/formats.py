@@ -17,7 +17,7 @@ from formulary_catalog.domain.text import split_camel_case
 
 _OPEN = "Open in the console"
 _CARD = "application/vnd.microsoft.card.adaptive"
-_ENDED = {EXPIRED: "was approved by nobody in time", "timed_out": "timed out", "refused": "was refused"}
+_ENDED = {EXPIRED: "was not approved in time", "timed_out": "timed out", "refused": "was refused"}
 Quote = Callable[[str], str]
 
 

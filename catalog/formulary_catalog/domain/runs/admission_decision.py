@@ -20,9 +20,9 @@ APPROVAL_HOURS = 24
 REPEAT_HOURS = 24
 """Failures of the same workflow on the same target count for so long."""
 
-_DRY_RUN_ONLY = "A dry run waits for nobody. What a real run would meet:"
+_DRY_RUN_ONLY = "A dry run needs no approval. A real run would meet:"
 _OTHER_CONTENT = "An approval of other content than would run now does not count."
-_STAYS_DRY = "Stays the dry run as which it was accepted; ask again for a run by the rules of now."
+_STAYS_DRY = "Accepted as a dry run, and stays one; ask again for a run by the current rules."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def overdue(run: Invocation, *, now: datetime) -> str:
     """Why a run that has not begun is too old to begin; empty if it is not."""
     age = (now - run.created_at).total_seconds()
     if run.phase is Phase.AWAITING_APPROVAL and age > APPROVAL_HOURS * 3600:
-        return f"nobody approved it within {APPROVAL_HOURS} hours; ask for another run if it is still needed"
+        return f"no approval within {APPROVAL_HOURS} hours; ask for another run if it is still needed"
     if run.phase is Phase.PENDING and age > run.timeout_seconds:
         return (
             f"it was not begun within its timeout of {run.timeout_seconds:g} s, nothing was run; ask for another run "

@@ -184,4 +184,4 @@ class Halted:
 
 def halted_notes(halts: list[Halt]) -> list[str]:
     """What an answer says of them."""
-    return [f"{halt}; searches go on, but nothing can be run until a person lifts that" for halt in halts]
+    return [f"{halt}; searches continue, but nothing runs until a person lifts it" for halt in halts]

@@ -88,7 +88,7 @@ class Halts:
             await self._refused("halt", error, namespace=namespace, reason=reason, caller=caller)
             raise
         self._halted.forget()
-        notes = [] if halt.source == SERVER else ["that was halted at the database before, and stays as it is"]
+        notes = [] if halt.source == SERVER else ["a halt set at the database is already in force there, and stays"]
         with suppress(Unavailable):  # it is halted, whatever else is known
             notes += await self._doubts(namespace)
         return HaltedAnswer(halted=halt_answer(halt), ended_runs=ended, notes=notes)
@@ -146,7 +146,7 @@ class Halts:
         with self._places.place(caller.name) as is_free:
             if not is_free:
                 raise Overloaded(
-                    "halts are being begun or lifted already, by you or by many others; retry in a second",
+                    "too many halts are being set or lifted at the moment; retry in a second",
                     retry_after=1.0,
                 )
             yield

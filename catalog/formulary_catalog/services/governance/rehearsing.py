@@ -94,7 +94,7 @@ class Rehearsing:
         with self._places.place(caller.name) as is_free:
             if not is_free:
                 raise Overloaded(
-                    "contracts are being tried already, by you or by many others; retry when that is over",
+                    "too many contracts are being replayed at the moment; retry when that is over",
                     retry_after=2.0,
                 )
             async with self._turn:

@@ -13,7 +13,7 @@ class DocumentHit(Answer):
     """One document of a search, or one that resembles another."""
 
     id: str
-    score: float = Field(description="0..1, orders this answer; no probability.")
+    score: float = Field(description="0..1, orders this answer; not a probability.")
     source_file: str
     section_title: str
     text_preview: str

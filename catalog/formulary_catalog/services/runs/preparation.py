@@ -184,7 +184,7 @@ class Preparation:
         if new.dry_run:
             return _manifest_of(new, found.parsed.workflow)
         if executors.known:
-            raise Unavailable("the executor has not been heard of for a minute, nothing was run; retry in a minute")
+            raise Unavailable("the executor has not reported for a minute, nothing was run; retry in a minute")
         raise NoExecutor(
             "no executor: nothing here runs workflows, since no operator is connected to this catalog; ask with "
             "dry_run true for what would run, or install the operator into a cluster"

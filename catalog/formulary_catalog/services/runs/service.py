@@ -285,7 +285,7 @@ def _notes(run: Invocation, *, submitted: Submitted, unchecked: bool, waited: fl
     elif unchecked:
         yield "no cluster has checked the manifest, since no executor is connected"
     if not _is_settled(run) and waited:
-        yield f"it is not over after {waited:g} s and goes on"
+        yield f"it is still running after {waited:g} s"
 
 
 def _how_a_person_runs(run: Invocation) -> str:

@@ -21,7 +21,7 @@ from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.executors import ExecutorWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
 
-ENDED = "approved, and not run: no cluster is connected, so the Job was not created"
+ENDED = "approved, but not run: no cluster is connected, so no Job was created"
 _NAME = "demo"
 _POLL_SECONDS = 0.1
 

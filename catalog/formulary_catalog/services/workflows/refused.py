@@ -65,10 +65,10 @@ def _notes(resyncs: Sequence[FinishedResync]) -> list[str]:
     if any(not each.overdue for each in resyncs):
         return []
     if resyncs:
-        return ["no operator has noted a resync for long, so objects that were refused since may be missing here"]
+        return ["no recent resync recorded, so objects refused since then may be missing here"]
     return [
-        "no operator has noted a resync yet: only objects that an operator refuses are listed, not the files of "
-        "`formulary up`, and operators of older releases note none"
+        "no resync recorded yet: only objects that an operator refuses are listed, not the files of "
+        "`formulary up`, and operators of older releases record none"
     ]
 
 

@@ -87,7 +87,7 @@ def test_an_author_sees_to_whom_a_workflow_is_offered(tmp_path: Path) -> None:
     said = run("who-sees", str(manifest), "--manifests", str(incidents))
     assert "Namespace/shop" in said
     nobody = CliRunner().invoke(main, ["who-sees", str(manifest), "--manifests", str(manifest.parent / "a.yaml")])
-    assert (nobody.exit_code, "No AIAnalysis and no Namespace is there" in nobody.stdout) == (1, True)
+    assert (nobody.exit_code, "There is no AIAnalysis and no Namespace" in nobody.stdout) == (1, True)
 
 
 def test_a_new_manifest_needs_the_name_of_an_object() -> None:

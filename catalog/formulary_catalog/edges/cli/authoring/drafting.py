@@ -45,7 +45,7 @@ def draft_command(*, file: Path) -> None:
 )
 @json_option
 def test_command(*, directories: tuple[Path, ...], as_json: bool) -> None:
-    """Test that searches find the workflows of directories, as the *.test.yaml files beside them say.
+    """Test that searches find the workflows of directories, as their *.test.yaml files expect.
 
     Each test has a name, a query, and what it must find: `first`, `among` the hits, `never` among them. `labels`,
     `customLabels` and `detectedLabels` are what an incident would demand. The workflows are loaded into a database of

@@ -104,7 +104,7 @@ def new_command(*, name: str) -> None:
 )
 @json_option
 def who_sees_command(*, file: Path, manifests: tuple[Path, ...], as_json: bool) -> None:
-    """Show to which incidents and in which namespaces the workflows of a file would be offered, or the rule against it.
+    """Show to which incidents and namespaces the workflows of a file would be offered, or which rule excludes them.
 
     Works offline, by the label rules of a search; of a namespace, by its labels alone. Exit code 1 if none is offered.
 
@@ -138,7 +138,7 @@ def who_sees_command(*, file: Path, manifests: tuple[Path, ...], as_json: bool) 
         click.echo(json.dumps(answer, ensure_ascii=False))
     elif not rows:
         click.echo(
-            "No AIAnalysis and no Namespace is there to compare with; name a directory of them with --manifests."
+            "There is no AIAnalysis and no Namespace to compare with; name a directory with some by --manifests."
         )
     else:
         shown = [

@@ -19,7 +19,7 @@ _OMITTED = "  …"
 def show_refused(answer: RefusedList, page: Page) -> None:
     """Each object with what is wrong with it and what to do."""
     if not answer.refused:
-        page.line("No refused object is known." if answer.notes else "No object is refused, as far as you may see it.")
+        page.line("No refused object is known." if answer.notes else "No refused objects that you can see.")
     for position, each in enumerate(answer.refused):
         if position:
             page.line()
@@ -111,7 +111,7 @@ def show_difference(difference: VersionDifference, page: Page) -> None:
     """What is gone after `-`, what is new after `+`, and some lines around it."""
     page.line(f"{difference.workflow_id}  {difference.older} → {difference.newer}", style="bold cyan")
     if not difference.rows:
-        page.line("They say the same.")
+        page.line("No differences.")
     added: list[str] = []
     for row in difference.rows:
         if row.kind not in ("changed", "added"):

@@ -36,7 +36,7 @@ def _show(answer: "TargetAnswer", page: "Page") -> None:
         strict = ", strict" if demand.strict else ""
         page.pair(demand.name, f"{demand.value} (label {demand.label} of {demand.object}{strict})")
     if not answer.demands:
-        page.line("no label demands anything")
+        page.line("no label sets a constraint")
     for name, value in answer.detected_labels.items():
         page.pair(name, value or "unknown")
     for note in answer.notes:

@@ -73,7 +73,7 @@ def show_stale(answer: StaleAnswer, page: Page) -> None:
         rows = [(each.reason, each.workflow_id, each.version, each.detail) for each in answer.workflows]
         page.table(("REASON", "WORKFLOW", "VERSION", "DETAIL"), rows)
     else:
-        page.line(f"No workflow is stale, of {answer.compared}.")
+        page.line(f"No stale workflows among {answer.compared}.")
     if answer.total > len(answer.workflows):
         page.pair("more", f"{answer.total - len(answer.workflows)}; raise --limit")
     page.notes(answer.notes)
@@ -94,7 +94,7 @@ def show_duplicates(answer: DuplicatesAnswer, page: Page) -> None:
         ]
         page.table(("COSINE", "WORKFLOW", "AND", "ACTION", "NEVER FIRST"), rows)
     else:
-        page.line(f"No two workflows say nearly the same, of {answer.compared}.")
+        page.line(f"No duplicates among {answer.compared}.")
     if answer.total > len(answer.pairs):
         page.pair("more", f"{answer.total - len(answer.pairs)}; raise --limit")
     page.notes(answer.notes)

@@ -159,7 +159,7 @@ def select_command(
 ) -> None:
     """Record which workflow was chosen and why, into the audit trail; nothing is run.
 
-    WORKFLOW is name, namespace/name, name@version or wf_ver_…. `formulary trace show` tells the choice afterwards.
+    WORKFLOW is name, namespace/name, name@version or wf_ver_…. `formulary trace show` then shows the choice.
 
     \b
     Examples:

@@ -52,7 +52,7 @@ async def coverage(request: Request) -> Response:
 
 @router.post(console_address.COVERAGE)
 async def compare(request: Request) -> Response:
-    """The alerts of a rule file that was pasted or uploaded. Nothing of it is kept."""
+    """The alerts of a rule file that was pasted or uploaded. Nothing is stored."""
     form: FormData = request.state.form
     rules, ignore = str(form.get("rules", "")), str(form.get("ignore", ""))
     try:

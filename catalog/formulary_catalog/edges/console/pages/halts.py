@@ -24,11 +24,11 @@ HALTS_PATH = f"{RULES_PATH}/halts"
 _CONFIRMED = "confirmed"
 _DONE = {
     "": "",
-    "halted": "It is halted. Runs that end now: {ended}.",
-    "known": "It was halted at the database before, and stays as it is. Runs that end now: {ended}.",
-    "lifted": "The halt is lifted: new runs may begin.",
-    "still": "The halt is lifted, but another still holds there: no run begins.",
-    "nothing": "Nothing was halted so over a server.",
+    "halted": "Halted. Runs that end now: {ended}.",
+    "known": "A halt set at the database is already in force and stays. Runs that end now: {ended}.",
+    "lifted": "Halt lifted: new runs may start.",
+    "still": "Halt lifted, but another is still in force there: no run starts.",
+    "nothing": "No such halt was set through a server.",
 }
 
 router = APIRouter(route_class=ConsoleRoute)

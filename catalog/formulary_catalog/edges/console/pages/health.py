@@ -84,7 +84,7 @@ def _parts(report: ReadinessReport) -> list[_Line]:
             name="Embedding model",
             state=report.model,
             tone="good" if by_meaning else "bad",
-            note="Searches rank by meaning and words." if by_meaning else "Searches rank by words alone.",
+            note="Searches rank by meaning and words." if by_meaning else "Searches rank by words only.",
         ),
     ]
     if report.callers is not None:
@@ -97,7 +97,7 @@ def _execution(execution: ExecutionHealth) -> _Line:
     match execution.state:
         case "ok":
             engines = ", ".join(execution.engines)
-            return _Line(name="Runs", state="ok", tone="good", note=f"An operator is there, with engines: {engines}.")
+            return _Line(name="Runs", state="ok", tone="good", note=f"Operator connected, with engines: {engines}.")
         case "silent":
             silent = f"No operator has reported for {SILENT_SECONDS:g} seconds: nothing runs. Look at its Deployment."
             return _Line(name="Runs", state="no operator", tone="bad", note=silent)

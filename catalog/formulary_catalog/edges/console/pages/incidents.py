@@ -46,7 +46,7 @@ _TONES = {
 }
 SHOWN_STATES: dict[str, Any] = {"states": _STATES, "tones": _TONES}
 """What every page needs that lists incidents."""
-_OF = {"incidents": "incidents and runs", "all": "all, searches for no incident too"}
+_OF = {"incidents": "incidents and runs", "all": "all, including searches without an incident"}
 _DAYS = 30
 _EVENTS = 50
 """Events on one page."""

@@ -137,7 +137,11 @@ def _of_catalog(numbers: StatisticsAnswer | None, refused: int) -> Iterator[Tile
     yield Tile(
         name="Searches of the last day",
         number=str(asked),
-        said=f"{unanswered} without a sure answer" if unanswered else "each with an answer" if asked else "no searches",
+        said=f"{unanswered} below a confidence of 0.5"
+        if unanswered
+        else "each with an answer"
+        if asked
+        else "no searches",
         href=f"{CONSOLE_PATH}/coverage",
     )
 

@@ -119,7 +119,7 @@ def _tried(
         request,
         "rules_tried.html",
         status=status,
-        title="A contract that is tried",
+        title="Check of a contract",
         answer=answer,
         groups=groups,
         outcomes=_OUTCOMES,
