@@ -1,13 +1,15 @@
 """Runs on a real API server: asked for by agents or with kubectl, carried out by Jobs, told in statuses and rows."""
 
 import base64
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
 
-from formulary_catalog.domain.runs.run import id_of_object
+from formulary_catalog.domain.runs.run import UNPROVEN_USER, id_of_object
 from formulary_operator.api.names import INVOCATIONS, SECRETS
 from support.cluster import OperatorAccount, condition, fetch, objects
 from support.cluster_runs import (
@@ -164,6 +166,21 @@ def test_a_request_that_cannot_become_a_run_is_told_why_and_left_alone(
         assert condition(run_object(cluster, name, namespace=ns), "Accepted")["status"] == "False"
     kept = "select object_name from formulary.invocation where object_name = any ($1)"
     assert fetch(dsn, kept, list(REFUSED)) == []
+
+
+def test_a_search_for_another_target_is_no_evidence_where_the_operator_reads_no_targets_either(
+    cluster: Cluster, dsn: str, ns: str, running: Daemon
+) -> None:
+    search = str(uuid4())
+    said = {"caller": UNPROVEN_USER, "search_id": search, "target": f"{ns}/Deployment/searched", "outcome": "ok"}
+    fetch(dsn, "select formulary.append_trace($1, 'search', $2)", f"tr_{search}", json.dumps(said))
+    for name in ("searched", "not-searched"):
+        about: dict[str, Any] = {"target": {"kind": "deployment", "name": name}, "searchId": search}
+        cluster.apply(invocation(name, input=INPUT, **about), namespace=ns)
+
+    await_phase(cluster, "searched", "AwaitingApproval", namespace=ns)
+    refused = await_phase(cluster, "not-searched", "Failed", namespace=ns)
+    assert (refused["reason"], "no recorded search" in refused["message"]) == ("InputInvalid", True)
 
 
 def test_the_constraints_of_the_incident_hold_for_kubectl_as_well(

@@ -31,6 +31,7 @@ _OF_KIND = {
 """Parameters that name an object of one kind, and the last word of those that name a further one, as CSI_POD."""
 _CONTROLLERS = ("Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job", "ReplicaSet", "Pod")
 """What a workload is, the outermost first."""
+_MOST_NAMED = 16
 _ON_PODS = frozenset({"exec", "logs", "debug", "attach"})
 """What kubectl does with a pod where no kind is named."""
 _BEFORE_NAME = r"(?<![\w.$/{-])([A-Za-z]+)(?:\.[\w.]+)?(?:/|\s+(?:(?:-[it]+|--[\w-]+(?:=\S+)?)\s+)*)"
@@ -75,7 +76,7 @@ def named_objects(
     uses it. Of other kinds than `KINDS`, and outside a namespace, no labels are read.
 
     Raises:
-        InvalidInput: one is a node or a namespace, and not that of the target.
+        InvalidInput: one is a node or a namespace, and not that of the target, or there are too many to read.
     """
     if context is None or context.analysis or not context.target_namespace:
         return []
@@ -94,6 +95,12 @@ def named_objects(
             if not kind.namespaced:
                 raise _another(parameter, context=context)
             found[TargetReference(namespace=context.target_namespace, kind=kind.kind, name=name)] = None
+            if len(found) > _MOST_NAMED:
+                raise InvalidInput(
+                    f"input names more than {_MOST_NAMED} objects besides the target, and the labels of each are read; "
+                    "ask for several runs",
+                    field="input",
+                )
     return list(found)
 
 

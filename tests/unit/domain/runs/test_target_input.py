@@ -115,6 +115,14 @@ def test_what_is_read_with_the_target_or_names_nothing_that_has_labels_is_not_re
     assert _named(POD, "KEY", "fs.file-max", command='test "$(sysctl -n "${KEY}")" = 1') == []
 
 
+def test_a_run_names_no_more_objects_than_can_be_read() -> None:
+    many = " ".join(f"deployment/web-{number}" for number in range(17))
+
+    assert len(_named(POD, "ANY", many.rpartition(" ")[0])) == 16
+    with pytest.raises(InvalidInput, match="more than 16 objects"):
+        _named(POD, "ANY", many)
+
+
 def test_a_node_or_a_namespace_that_a_command_reaches_is_that_of_the_target() -> None:
     inside, drained = 'kubectl -n "${WHERE}" delete pod web', 'kubectl drain node "${HOST}"'
     assert _named(POD, "WHERE", "shop", command=inside) == []
