@@ -16,11 +16,12 @@ from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.incidents import RequestContext, same_incident
 from formulary_catalog.domain.runs.run import Invocation, Reason, Source
 from formulary_catalog.domain.runs.start_checks import TargetNow, Withdrawn
-from formulary_catalog.domain.runs.target_input import named_objects
+from formulary_catalog.domain.runs.target_input import named_namespaces, named_objects
 from formulary_catalog.domain.targets.context import further_context, target_context
 from formulary_catalog.domain.targets.mapping import ContextMapping
 from formulary_catalog.domain.targets.reference import TargetKind, TargetReference, target_reference
 from formulary_catalog.domain.targets.surroundings import Surroundings, TargetReader
+from formulary_catalog.domain.workflows.manifest import WorkflowSpec
 from formulary_catalog.errors import ContextError, InvalidInput, InvalidManifest, TargetMissing
 from formulary_catalog.store.alerts import AlertReader
 
@@ -58,9 +59,9 @@ class RunTargets:
                 own = await self._own_context(run, kept=kept)
                 further = named_in(run.document, run.input, context=own)
                 return (own, *await self._further(further, run=run, kept=kept))
-            if run.analysis:
-                home = TargetReference(namespace="", kind="Namespace", name=run.namespace)
-                return await self._further([home], run=run, kept=kept)
+            if run.analysis and (spec := _spec_of(run.document)) is not None:
+                namespaces = named_namespaces(spec, run.input, home=run.namespace)
+                return await self._further(namespaces, run=run, kept=kept)
         except (ContextError, InvalidInput) as error:
             return Withdrawn(
                 reason=Reason.INPUT_INVALID,
@@ -127,8 +128,12 @@ def named_in(
     document: Mapping[str, Any], values: Mapping[str, Any], *, context: RequestContext | None
 ) -> list[TargetReference]:
     """What a run names besides its target. A version that cannot be read any more names nothing, and is not allowed."""
+    spec = _spec_of(document)
+    return named_objects(spec, values, context=context) if spec is not None else []
+
+
+def _spec_of(document: Mapping[str, Any]) -> WorkflowSpec | None:
     try:
-        entry = catalog_entry(document, source="catalog", default_namespace="default")
+        return catalog_entry(document, source="catalog", default_namespace="default").workflow.spec
     except InvalidManifest:
-        return []
-    return named_objects(entry.workflow.spec, values, context=context)
+        return None

@@ -296,20 +296,22 @@ async def test_another_object_that_a_run_names_is_held_to_what_its_owners_demand
     assert [_variables(each)["METRICS_DEPLOYMENT"] for each in accepted] == ["ledger", "new"]
 
 
-async def test_an_incident_allows_no_run_that_the_owners_of_its_namespace_forbid(url: str) -> None:
+async def test_an_incident_allows_no_run_that_the_owners_of_a_namespace_forbid(url: str) -> None:
     """Who may write incidents there has no right to that. What a search offers, the incident alone decides."""
-    incident = {"X-Remediation-Id": "rr-quiet"}
+    incident, loud = {"X-Remediation-Id": "rr-quiet"}, {"X-Remediation-Id": "rr-web"}
     offered = answer_of(await call(url, SEARCH, {"query": "oom restart raise", "top_k": 10}, headers=incident))
     values = {"NAMESPACE": "quiet", "WORKLOAD": "deployment/web"}
 
-    async def run(workflow: str) -> Any:
-        return await call(url, INVOKE, {"workflow_id": workflow, "input": values, "dry_run": True}, headers=incident)
+    async def run(workflow: str, headers: dict[str, str]) -> Any:
+        return await call(url, INVOKE, {"workflow_id": workflow, "input": values, "dry_run": True}, headers=headers)
 
-    forbidden, accepted = refused(await run("oom-restart")), answer_of(await run("oom-raise"))
+    forbidden, accepted = refused(await run("oom-restart", incident)), answer_of(await run("oom-raise", incident))
+    from_elsewhere = refused(await run("oom-restart", loud))
 
     assert {"oom-raise", "oom-restart"} <= _names(offered)
-    assert "the labels of quiet/Namespace/quiet exclude it" in forbidden
-    assert SECRET not in forbidden
+    for said in (forbidden, from_elsewhere):
+        assert "the labels of quiet/Namespace/quiet exclude it" in said
+        assert SECRET not in said
     assert accepted["manifest"]["metadata"]["namespace"] == "quiet"
 
 
@@ -329,6 +331,8 @@ async def test_a_caller_who_may_not_get_the_target_learns_nothing_of_it(parts: C
     for hidden in ("quiet/Deployment/web", "quiet/Deployment/gone", "nowhere/Deployment/web"):
         with pytest.raises(NotAllowed, match=r"may not get deployments\.apps"):
             await parts.targets.context_of(parse_target(hidden), caller=agent_of_loud)
+        with pytest.raises(NotAllowed, match=r"may not get deployments\.apps"):
+            await parts.targets.further([parse_target(hidden)], caller=agent_of_loud)
 
 
 async def test_the_trail_holds_the_target_what_was_mapped_and_a_digest(dsn: str, url: str) -> None:

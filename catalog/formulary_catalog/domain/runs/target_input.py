@@ -80,7 +80,7 @@ def named_objects(
     """
     if context is None or context.analysis or not context.target_namespace:
         return []
-    commands = "\n".join(step.command for step in (*spec.steps, *spec.rollback_steps)).replace("\\\n", " ")
+    commands = _commands(spec)
     known = {*_objects(context), ("Node", context.target_node), ("Namespace", context.target_namespace)}
     found: dict[TargetReference, None] = {}
     for parameter in spec.parameters:
@@ -96,18 +96,33 @@ def named_objects(
                 raise _another(parameter, context=context)
             found[TargetReference(namespace=context.target_namespace, kind=kind.kind, name=name)] = None
             if len(found) > _MOST_NAMED:
-                raise InvalidInput(
-                    f"input names more than {_MOST_NAMED} objects besides the target, and the labels of each are read; "
-                    "ask for several runs",
-                    field="input",
-                )
+                raise _too_many()
     return list(found)
+
+
+def named_namespaces(spec: WorkflowSpec, values: Mapping[str, Any], *, home: str) -> list[TargetReference]:
+    """The namespaces that a run for an AIAnalysis is in or names: what their owners demand holds for it.
+
+    Its parameters are bound to nothing. `home` is the namespace of the run.
+
+    Raises:
+        InvalidInput: there are too many to read.
+    """
+    commands, names = _commands(spec), {home: None}
+    for parameter in spec.parameters:
+        if _is_namespace(parameter) or _NAMESPACES in _kinds_of(parameter.name, commands=commands):
+            value = values.get(parameter.name)
+            value = parameter.default if value in (None, "") else value
+            names |= dict.fromkeys(name for _, name in _named(value, kinds=[_NAMESPACES]))
+    if len(names) > _MOST_NAMED:
+        raise _too_many()
+    return [TargetReference(namespace="", kind=_NAMESPACES.kind, name=name) for name in names]
 
 
 def _allowed(parameter: Parameter, *, context: RequestContext) -> list[str] | None:
     """What a parameter may be, what it is without a value first; None where it names nothing of the target."""
     name, objects = parameter.name.upper(), _objects(context)
-    if name == _NAMESPACE or name.endswith(f"_{_NAMESPACE}"):
+    if _is_namespace(parameter):
         return [context.target_namespace] if context.target_namespace else []
     if _SELECTOR.fullmatch(name):
         if context.target_selector == ANY_PODS:
@@ -130,6 +145,15 @@ def _allowed(parameter: Parameter, *, context: RequestContext) -> list[str] | No
     is_workload = kind.kind in _CONTROLLERS
     may_be_another = kind.namespaced and (has_others or (bool(workloads) and not is_workload))
     return of_kind if of_kind or not may_be_another else None
+
+
+def _is_namespace(parameter: Parameter) -> bool:
+    name = parameter.name.upper()
+    return name == _NAMESPACE or name.endswith(f"_{_NAMESPACE}")
+
+
+def _commands(spec: WorkflowSpec) -> str:
+    return "\n".join(step.command for step in (*spec.steps, *spec.rollback_steps)).replace("\\\n", " ")
 
 
 def _objects(context: RequestContext) -> list[tuple[str, str]]:
@@ -184,5 +208,13 @@ def _another(parameter: Parameter, *, context: RequestContext, instead: Iterable
     return InvalidInput(
         f"input.{parameter.name} names another object than the target of this call, {context.target}, whose "
         f"constraints were applied; {f'give {first}, or {search}' if first else search}",
+        field="input",
+    )
+
+
+def _too_many() -> InvalidInput:
+    return InvalidInput(
+        f"input names more than {_MOST_NAMED} objects besides the target, and the labels of each are read; ask for "
+        "several runs",
         field="input",
     )

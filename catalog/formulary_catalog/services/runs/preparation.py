@@ -15,9 +15,8 @@ from formulary_catalog.domain.incidents import constraints_of
 from formulary_catalog.domain.runs.facts import UnknownAuthors, target_of, why_author_refused
 from formulary_catalog.domain.runs.run import NewInvocation, Source, id_of_request, idempotency_digest
 from formulary_catalog.domain.runs.submission import RequestedRun, RunRules, new_run, why_no_run_here
-from formulary_catalog.domain.runs.target_input import bound_input, named_objects
+from formulary_catalog.domain.runs.target_input import bound_input, named_namespaces, named_objects
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.targets.reference import TargetReference
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.errors import NoExecutor, NotInvocable, Unavailable
@@ -126,15 +125,15 @@ class Preparation:
     ) -> None:
         """Refuse what the owners of another object that the run names do not accept.
 
-        Nor may an incident allow what the owners of the namespace that it runs in do not: who may write incidents has
-        no right to that.
+        Nor may an incident allow what the owners of the namespaces that it runs in or names do not: who may write
+        incidents has no right to that.
         """
         context, spec = found.scope.context, found.parsed.workflow.spec
         if context is None or not self._targets.are_read:
             return
         if context.analysis:
-            home = TargetReference(namespace="", kind="Namespace", name=namespace)
-            further = await self._targets.further([home], caller=None)
+            named = named_namespaces(spec, given, home=namespace)
+            further = await self._targets.further(named, caller=None)
         else:
             named = named_objects(spec, given, context=context)
             further = await self._targets.further(named, caller=caller)
