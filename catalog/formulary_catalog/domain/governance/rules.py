@@ -134,8 +134,8 @@ def matches(rule: Rule, subject: Subject, *, now: datetime, home: str = "") -> b
 def _lifted(rule: Rule, subject: Subject, *, home: str) -> frozenset[ApprovalReason]:
     """The reasons that an ALLOW rule which matches the subject names. Wildcards name nothing.
 
-    Action type and risk level are what the workflow's author declares, so they say nothing of these risks. A path names
-    the namespace of the workflow, which is enough for what another team wrote.
+    Action type and risk level are what the workflow's author declares, so they say nothing of these risks. Nor does a
+    namespace: what another team wrote there is lifted by name, or by the reason `foreign`.
     """
     if rule.effect.restricts:
         return frozenset()
@@ -143,7 +143,7 @@ def _lifted(rule: Rule, subject: Subject, *, home: str) -> frozenset[ApprovalRea
     path = _segments(rule.match.path_prefix)
     if not names.isdisjoint(rule.match.workflows) or (path and path == _segments(subject.path)):
         return _OF_WORKFLOWS.union(rule.lifts)
-    return frozenset(rule.lifts) | ({ApprovalReason.FOREIGN} if len(path) > 1 else set())
+    return frozenset(rule.lifts)
 
 
 def _names_workflows(match: Match) -> bool:

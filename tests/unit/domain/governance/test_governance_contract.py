@@ -111,10 +111,11 @@ def test_a_name_alone_allows_only_in_the_namespace_of_the_contract() -> None:
         ({"workflows": ["*"]}, DecisionOutcome.AWAIT),
         ({"pathPrefix": "/workflows"}, DecisionOutcome.AWAIT),
         ({"workflows": ["bank/restart"]}, DecisionOutcome.ALLOW),
-        ({"pathPrefix": "/workflows/bank"}, DecisionOutcome.ALLOW),
+        ({"pathPrefix": "/workflows/bank"}, DecisionOutcome.AWAIT),
+        ({"pathPrefix": "/workflows/bank/restart"}, DecisionOutcome.ALLOW),
     ],
 )
-def test_what_another_team_wrote_is_allowed_by_rules_that_name_its_namespace_alone(
+def test_what_another_team_wrote_is_allowed_by_rules_that_name_the_workflow_alone(
     match: dict[str, Any], outcome: DecisionOutcome
 ) -> None:
     theirs = {"workflow_namespace": "bank", "foreign": True}
@@ -174,12 +175,13 @@ def test_a_rule_that_names_the_workflow_lifts_all_but_who_asks_and_who_wrote_it(
     assert outcome_under(rules({"effect": "ALLOW", "match": another}), **facts) is DecisionOutcome.AWAIT
 
 
-def test_the_namespace_in_a_path_names_what_another_team_wrote_and_no_bundle_in_it() -> None:
-    theirs = rules({"effect": "ALLOW", "match": {"pathPrefix": "/workflows/bank"}})
+def test_the_namespace_in_a_path_names_no_workflow_of_another_team() -> None:
+    theirs = {"effect": "ALLOW", "match": {"pathPrefix": "/workflows/bank"}}
     foreign = NAMED_ONLY["foreign"]
 
-    assert outcome_under(theirs, **foreign) is DecisionOutcome.ALLOW
-    assert outcome_under(theirs, **foreign, bundled=True) is DecisionOutcome.AWAIT
+    assert outcome_under(rules(theirs), **foreign) is DecisionOutcome.AWAIT
+    assert outcome_under(rules({**theirs, "lifts": ["foreign"]}), **foreign) is DecisionOutcome.ALLOW
+    assert outcome_under(rules({**theirs, "lifts": ["foreign"]}), **foreign, bundled=True) is DecisionOutcome.AWAIT
 
 
 def test_what_different_rules_name_is_lifted_together() -> None:
