@@ -25,6 +25,11 @@ def incident_address(trace_id: str) -> str:
     return f"{CONSOLE_PATH}/incidents/{quote(trace_id, safe='')}"
 
 
+def waiting_address(invocation_id: str) -> str:
+    """The page on which a person decides on a run that waits."""
+    return f"{CONSOLE_PATH}/waiting/{quote(invocation_id, safe='')}"
+
+
 def workflow_link(console_url: str, workflow_id: str) -> str:
     """A link to the page of a workflow; empty where the console's address is not known."""
     return console_url and f"{console_url}{workflow_address(workflow_id)}"
@@ -47,4 +52,4 @@ def incident_link(console_url: str, trace_id: str) -> str:
 
 def waiting_link(console_url: str, invocation_id: str) -> str:
     """A link to where a person decides on a run that waits; empty where the console's address is not known."""
-    return console_url and f"{console_url}{CONSOLE_PATH}/waiting/{quote(invocation_id, safe='')}"
+    return console_url and f"{console_url}{waiting_address(invocation_id)}"

@@ -156,9 +156,10 @@ async def test_a_run_is_shown_with_what_a_person_judges_and_nothing_of_it_is_mar
 
 async def test_what_the_agent_is_told_leads_a_person_to_the_run_on_the_page(world: World) -> None:
     others, run = await world.wait_for(), await world.wait_for()
-    notes = (await world.run(run))["notes"]
-    (link,) = [note for note in notes if CONSOLE in note]
+    told = await world.run(run)
+    (link,) = [note for note in told["notes"] if CONSOLE in note]
     path = link.removeprefix(f"a person decides at {CONSOLE}")
+    assert told["approval_url"] == f"{CONSOLE}{path}"
 
     async with visiting(world.url, bearer="sre") as visitor:
         page = await visitor.get(path)

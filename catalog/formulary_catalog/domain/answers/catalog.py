@@ -195,6 +195,11 @@ class InvocationAnswer(Answer):
         description="What would run, while it has not begun: digest, version, images, ServiceAccount, Secrets, "
         "parameters, steps.",
     )
+    approval_url: str = Field(
+        default="",
+        description="Page of the console on which a person decides, while the run waits; a path of this server where "
+        "FORMULARY_CONSOLE_URL is not set. Empty otherwise.",
+    )
     trace_id: str
     revision: int = Field(description="Grows with every change; give it as after_revision to wait for the next.")
     created_at: str

@@ -9,12 +9,16 @@ from datetime import datetime
 from typing import Any
 
 from formulary_catalog.domain.answers.catalog import InvocationAnswer
+from formulary_catalog.domain.console_address import waiting_address
 from formulary_catalog.domain.runs.outcome import FITNESS
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
 
 
-def invocation_answer(run: Invocation, *, notes: Iterable[str] = (), decided: bool = False) -> InvocationAnswer:
+def invocation_answer(
+    run: Invocation, *, notes: Iterable[str] = (), decided: bool = False, console_url: str = ""
+) -> InvocationAnswer:
     """Where a run stands, with what to do next; `notes` come first. `decided`: a person has just decided on it."""
+    waits = run.phase is Phase.AWAITING_APPROVAL and not decided
     return InvocationAnswer(
         invocation_id=run.id,
         state=run.phase.state,
@@ -31,6 +35,7 @@ def invocation_answer(run: Invocation, *, notes: Iterable[str] = (), decided: bo
         manifest=dict(run.manifest),
         requester=run.shown_requester,
         content=_content(run) if run.phase in (Phase.PENDING, Phase.AWAITING_APPROVAL) else {},
+        approval_url=f"{console_url}{waiting_address(run.id)}" if waits else "",
         trace_id=run.trace_id,
         revision=run.revision,
         created_at=_time(run.created_at),

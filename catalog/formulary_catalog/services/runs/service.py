@@ -129,7 +129,8 @@ class InvocationService:
         if self._mode is ExecutionMode.OFF:
             notes.append(_how_a_person_runs(run))
         notes += self._links(run)
-        return taken_for_running(invocation_answer(run, notes=notes if had_place else [_NO_PLACE, *notes]))
+        notes = notes if had_place else [_NO_PLACE, *notes]
+        return taken_for_running(invocation_answer(run, notes=notes, console_url=self._console_url))
 
     async def status(
         self,
@@ -155,7 +156,8 @@ class InvocationService:
             caller=caller.name,
             progress=progress,
         )
-        return invocation_answer(run, notes=[*(() if had_place else (_NO_PLACE,)), *self._links(run)])
+        notes = [*(() if had_place else (_NO_PLACE,)), *self._links(run)]
+        return invocation_answer(run, notes=notes, console_url=self._console_url)
 
     async def approve(
         self, invocation_id: str, *, decision: ApprovalDecision, reason: str, caller: Caller, digest: str = ""
