@@ -64,7 +64,7 @@ async def test_a_cause_that_is_denied_is_none(served: Served) -> None:
     assert answer.workflows[0].workflow_id.startswith("crashloop-")
 
 
-async def test_the_most_severe_of_many_alerts_are_searched_and_the_number_of_others_is_said(served: Served) -> None:
+async def test_the_most_severe_of_many_alerts_are_searched_and_the_others_are_named(served: Served) -> None:
     names = [
         "KubeJobFailed",
         "KubePodCrashLooping",
@@ -77,7 +77,7 @@ async def test_the_most_severe_of_many_alerts_are_searched_and_the_number_of_oth
     answer = await served.ask(json.dumps({"alerts": alerts}), top_k=4)
     (note,) = noted(answer.notes, "6 problems fire")
     assert "KubeNodeNotReady (critical)" in note
-    assert "2 more of them" in note
+    assert "not searched: KubeQuotaExceeded, KubePdbNotEnoughHealthyPods; ask again for them" in note
     assert "answers KubeNodeNotReady" in {hit.match_reasons[0] for hit in answer.workflows}
 
 

@@ -76,6 +76,7 @@ async def test_a_resource_that_is_not_there_is_the_protocols_not_found(url: str,
     assert error.code == -32602
     assert error.data["uri"] == uri
     assert error.data["retry"] is False
+    assert "workflow_id" in error.data or not uri.startswith("workflow://")
 
 
 async def test_a_resource_is_under_the_constraints_of_the_incident(url: str) -> None:

@@ -35,7 +35,7 @@ _PLACE_NAMES = {  # headings: name, title, keywords, action type
     WordPlace.WHAT: "words in description",
 }
 _PLACE_SECTIONS = {WordPlace.WHEN_TO_USE: "when_to_use", WordPlace.WHAT: "description"}
-_SHOWN_TITLE = 120
+_SHOWN_TITLE = 250
 _SHOWN_DURATION = 40
 _SHOWN_VALUES = 20
 _SHOWN_NAMES = 3

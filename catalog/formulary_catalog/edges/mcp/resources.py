@@ -84,5 +84,5 @@ def refusal(uri: str, error: Exception) -> MCPError:
     """The protocol's error for a failed read. Not found is `invalid params` to the protocol; other codes are ours."""
     failure = failure_of(error)
     code = INVALID_PARAMS if isinstance(error, InvalidInput | NotFound) else failure.code
-    data = {"uri": uri, "code": failure.code, "retry": failure.retryable}
+    data = {"uri": uri, "code": failure.code, "retry": failure.retryable, **failure.details}
     return MCPError(code=code, message=failure.message, data=data)

@@ -41,7 +41,7 @@ def _members(properties: dict[str, Any], *, definitions: dict[str, Any]) -> dict
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any] | None:
-    types = [option.get("type") for option in schema.get("anyOf", []) if set(option) == {"type"}]
+    types = [option.get("type") for option in schema.get("anyOf", []) if "type" in option]
     if "null" not in types or len(types) != len(schema["anyOf"]):
         return None
     return {"description": schema.get("description", "null when unknown")}

@@ -14,7 +14,7 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.pasted.reading import read_pasted
 from formulary_catalog.domain.search.query import ParsedQuery
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, MAX_TOP_K, SearchRequest
-from formulary_catalog.domain.visible import first_hidden
+from formulary_catalog.domain.visible import first_hidden, visible
 from formulary_catalog.domain.workflows.labels import Constraints, nearest_usual, wire_name
 from formulary_catalog.kernel.search.planning import SearchPlan
 from formulary_catalog.store.database.connection import Database
@@ -23,6 +23,8 @@ from formulary_catalog.store.search.statement import Candidates
 
 _SECONDS = 1.0
 _SETS = 1000
+_MAX_OTHERS = 10
+"""Problems of a long notification that are named, beside those that were searched."""
 
 
 def search_notes(
@@ -68,8 +70,11 @@ def on_problems(found: Sequence[tuple[ParsedQuery, float]], *, query: str) -> li
     weak = ", ".join(problem.problem for problem, sure in found if problem.problem and sure < WEAK_CONFIDENCE)
     without = f"; nothing here is likely for {weak}" if weak else ""
     state = "are resolved" if pasted.is_over else "fire"
-    more = len(pasted.problems) - len(found)
-    unasked = f"; {more} more of them, less severe or later, were not searched: ask again" if more else ""
+    searched = {problem.problem for problem, _ in found}
+    others = [name for each in pasted.problems if (name := visible(each.name)) not in searched]
+    listed = ", ".join(others[:_MAX_OTHERS])
+    more = f" and {len(others) - _MAX_OTHERS} more" if len(others) > _MAX_OTHERS else ""
+    unasked = f"; less severe or later, and not searched: {listed}{more}; ask again for them" if others else ""
     return [f"{len(pasted.problems)} problems {state}: {names}; hits say which one they answer{without}{unasked}"]
 
 
