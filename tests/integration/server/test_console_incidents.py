@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -68,6 +69,22 @@ async def test_an_incident_that_was_asked_for_before_it_was_known_has_its_name_i
     finally:
         async with Database.opened(dsn, role=Role.WRITER, size=1) as writing:
             await ContextWriter(writing).remove(namespace=EARLY.namespace, name=EARLY.name)
+
+
+async def test_the_page_of_an_incident_that_nobody_asked_for_shows_what_would_be_offered(
+    world: World, dsn: str
+) -> None:
+    unasked = replace(EARLY, name="unasked", remediation_id="rr-unasked")
+    async with Database.opened(dsn, role=Role.WRITER, size=1) as writing:
+        await ContextWriter(writing).save(unasked)
+        try:
+            page = await world.page("/incidents/rr-unasked", by="early")
+            foreign = await world.page("/incidents/rr-unasked", by="sre", status=404)
+        finally:
+            await ContextWriter(writing).remove(namespace=unasked.namespace, name=unasked.name)
+    assert "No searches for this incident yet." in page
+    assert "What would be offered" in page
+    assert "EarlySignal" not in foreign
 
 
 async def test_the_page_of_an_incident_that_is_not_there_leads_to_those_that_are(world: World) -> None:

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.alerts.reading import is_alert_id
 from formulary_catalog.domain.audit.chain import OWN_TRACE
 from formulary_catalog.domain.audit.export import FileName, directory_name
 from formulary_catalog.domain.audit.wording import spell_duration
@@ -106,9 +105,7 @@ async def incident(request: Request, trace_id: str) -> Response:
             asked.trace_id, limit=min(asked.limit, _EVENTS), after=asked.cursor, caller=caller
         )
     except NotFound:
-        if not is_alert_id(asked.trace_id):
-            raise
-        # Nobody has asked about the alert yet: a person who comes from its notification needs no agent.
+        # Nobody has asked about it yet: a person who comes from its notification needs no agent.
         known = await services_of(request).incidents.incident(asked.trace_id, caller=caller)
         return render(request, "incident_alert.html", title=asked.trace_id, demands=known)
     demands = await _demands(request, trace, caller=caller)
