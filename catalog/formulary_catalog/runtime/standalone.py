@@ -195,7 +195,7 @@ async def _database(settings: Settings, *, stack: AsyncExitStack, display: Displ
     if settings.database_url:
         return lambda _: settings.database_url
     postgres = databases.embedded(settings)
-    display.step("starting PostgreSQL")
+    display.step(f"starting PostgreSQL in {databases.describe_database(settings)}")
     await databases.start(postgres, stack=stack)
     await stack.enter_async_context(background(databases.supervise(postgres)))
     return lambda user: postgres.dsn(user=user)

@@ -244,7 +244,7 @@ def test_a_load_that_cannot_be_ends_it_in_one_line(data_dir: Path, manifests: Pa
         text=True,
     )
     assert process.stderr is not None
-    assert process.stderr.readline() == "starting PostgreSQL\n"
+    assert process.stderr.readline() == f"starting PostgreSQL in {data_dir}\n"
     manifests.rename(manifests.with_name("moved"))
     out, err = process.communicate(timeout=SECONDS)
     assert (process.returncode, out) == (3, "")

@@ -68,6 +68,11 @@ def test_an_author_sees_to_whom_a_workflow_is_offered(tmp_path: Path) -> None:
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": each}}
         for name, each in labels.items()
     ]
+    strict = {"constraint.formulary.dev/restarts": "no"}
+    documents += [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "shop", "labels": each}}
+        for name, each in {"cart": {}, "ledger": strict}.items()
+    ]
     (incidents / "all.yaml").write_text(text(*documents))
     manifest = tmp_path / "a.yaml"
     manifest.write_text(run("new", "restart-a"))
@@ -78,6 +83,9 @@ def test_an_author_sees_to_whom_a_workflow_is_offered(tmp_path: Path) -> None:
     assert places["Namespace/bank"].startswith("environment: its labels say production")
     assert places["Namespace/quiet"].startswith("custom-label: restarts:")
     assert "kubectl label namespace bare" in places["Namespace/bare"]
+    works = {each["target"]: each["excluded_by"] for each in found["workloads"]}
+    assert works["shop/Deployment/cart"] == ""
+    assert works["shop/Deployment/ledger"].startswith("custom-label: restarts:")
     found = found["incidents"]
     rules = {each["remediation_id"]: each["excluded_by"] for each in found}
     assert rules["rr-staging"] == ""
@@ -87,7 +95,7 @@ def test_an_author_sees_to_whom_a_workflow_is_offered(tmp_path: Path) -> None:
     said = run("who-sees", str(manifest), "--manifests", str(incidents))
     assert "Namespace/shop" in said
     nobody = CliRunner().invoke(main, ["who-sees", str(manifest), "--manifests", str(manifest.parent / "a.yaml")])
-    assert (nobody.exit_code, "There is no AIAnalysis and no Namespace" in nobody.stdout) == (1, True)
+    assert (nobody.exit_code, "There is no AIAnalysis, Namespace or workload" in nobody.stdout) == (1, True)
 
 
 def test_a_new_manifest_needs_the_name_of_an_object() -> None:

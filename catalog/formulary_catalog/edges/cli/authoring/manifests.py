@@ -1,9 +1,10 @@
 """`formulary new` and `who-sees`: the manifest that an author begins with, and whom what became of it is offered to.
 
 Both work offline. The first is valid as it is, and its comments say what to change; the second takes the rules of a
-search, for the incidents and the labels of namespaces that lie in files.
+search, for the incidents and the labels of namespaces and workloads that lie in files.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,7 @@ from formulary_catalog.errors import InvalidInput
 if TYPE_CHECKING:
     from formulary_catalog.domain.entry import CatalogEntry
     from formulary_catalog.domain.incidents import RequestContext
+    from formulary_catalog.domain.targets.reference import TargetReference
     from formulary_catalog.loading.manifests import Manifests
     from formulary_catalog.settings import Settings
 
@@ -100,11 +102,12 @@ def new_command(*, name: str) -> None:
     type=DIRECTORY,
     multiple=True,
     metavar="DIR",
-    help="Directory with AIAnalysis and Namespace manifests; may be repeated. Default: that of FILE.",
+    help="Directory with manifests of AIAnalysis objects, Namespaces and workloads; may be repeated. Default: that of "
+    "FILE.",
 )
 @json_option
 def who_sees_command(*, file: Path, manifests: tuple[Path, ...], as_json: bool) -> None:
-    """Show to which incidents and namespaces the workflows of a file would be offered, or which rule excludes them.
+    """Show for which incidents and targets the workflows of a file would be offered, or which rule excludes them.
 
     Works offline, by the label rules of a search; of a namespace, by its labels alone. Exit code 1 if none is offered.
 
@@ -127,18 +130,23 @@ def who_sees_command(*, file: Path, manifests: tuple[Path, ...], as_json: bool) 
         for each in there.contexts
     ]
     namespaces = [
-        (name, "", f"Namespace/{namespace}", _said_of_namespace(entry, said, settings))
+        (name, "", f"Namespace/{namespace}", _said_of_target(entry, said, settings))
         for entry, name in names
         for namespace, said in _namespaces(there, settings=settings)
     ]
-    rows = [*incidents, *namespaces]
+    workloads = [
+        (name, "", str(reference), _said_of_target(entry, said, settings))
+        for entry, name in names
+        for reference, said in asyncio.run(_workloads(there, settings=settings))
+    ]
+    rows = [*incidents, *namespaces, *workloads]
     if as_json:
-        found = {"incidents": incidents, "namespaces": namespaces}
+        found = {"incidents": incidents, "namespaces": namespaces, "workloads": workloads}
         answer = {each: [dict(zip(_SEEN, row, strict=True)) for row in found[each]] for each in found}
         click.echo(json.dumps(answer, ensure_ascii=False))
     elif not rows:
         click.echo(
-            "There is no AIAnalysis and no Namespace to compare with; name a directory with some by --manifests."
+            "There is no AIAnalysis, Namespace or workload to compare with; name a directory with some by --manifests."
         )
     else:
         shown = [
@@ -180,7 +188,29 @@ def _namespaces(manifests: "Manifests", *, settings: "Settings") -> Iterator[tup
             yield found.name, str(error)
 
 
-def _said_of_namespace(entry: "CatalogEntry", said: "RequestContext | str", settings: "Settings") -> str:
+async def _workloads(
+    manifests: "Manifests", *, settings: "Settings"
+) -> list[tuple["TargetReference", "RequestContext | str"]]:
+    """What the labels of each workload and its namespace demand, or why that is not known."""
+    from formulary_catalog.domain.targets.context import target_context
+    from formulary_catalog.errors import ContextError
+    from formulary_catalog.loading.targets.manifests import ManifestTargets
+    from formulary_catalog.loading.targets.opening import read_context_mapping
+
+    mapping = read_context_mapping(settings.context_file)
+    targets = ManifestTargets(default_namespace=settings.catalog_namespace)
+    targets.replace(manifests.ignored)
+    found: list[tuple[TargetReference, RequestContext | str]] = []
+    for reference in targets.workloads():
+        try:
+            around = await targets.read(reference, kind=await targets.kind_of(reference))
+            found.append((reference, target_context(around, mapping=mapping)))
+        except ContextError as error:
+            found.append((reference, str(error)))
+    return found
+
+
+def _said_of_target(entry: "CatalogEntry", said: "RequestContext | str", settings: "Settings") -> str:
     if isinstance(said, str):
         return said
     return _first_rule(entry, said, settings).replace("the incident says", "its labels say")
