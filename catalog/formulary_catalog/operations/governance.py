@@ -29,6 +29,14 @@ GATE = Operation(
         narrowed_by=("context", "proposed_actions"),
         shrink=as_it_is,
     ),
+    route=Route(
+        method="POST",
+        path="/governance/gate",
+        id="governance_gate",
+        tag="governance",
+        summary="Judge proposed actions",
+        description="The risks of actions of any kind and one decision; nothing is done.",
+    ),
 )
 ENFORCE = Operation(
     action="governance.enforce",
@@ -49,6 +57,14 @@ ENFORCE = Operation(
         narrowed_by=("trace_id",),
         shrink=as_it_is,
     ),
+    route=Route(
+        method="POST",
+        path="/governance/enforce",
+        id="governance_enforce",
+        tag="governance",
+        summary="Check actions against a contract",
+        description="What the rules of a contract say of actions of any kind; nothing is done.",
+    ),
 )
 VERDICT = Operation(
     action="governance.verdict",
@@ -68,6 +84,14 @@ VERDICT = Operation(
         narrowed_by=("enforce_result",),
         shrink=as_it_is,
     ),
+    route=Route(
+        method="POST",
+        path="/governance/verdict",
+        id="governance_verdict",
+        tag="governance",
+        summary="Sum gate and contract up",
+        description="The stricter of a gate report and the result of a contract, why, and what to do next.",
+    ),
 )
 REPLAY = Operation(
     action="governance.replay",
@@ -85,6 +109,14 @@ REPLAY = Operation(
             "means that somebody changed the records; report it, do not go on."
         ),
         shrink=as_it_is,
+    ),
+    route=Route(
+        method="POST",
+        path="/governance/replay",
+        id="governance_replay",
+        tag="governance",
+        summary="Verify a trace",
+        description="Whether everything recorded in a trace is as it was written.",
     ),
 )
 CONTRACTS = Operation(

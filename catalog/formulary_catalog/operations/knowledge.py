@@ -23,7 +23,7 @@ SEARCH = Operation(
     arguments=DocumentSearchArguments,
     answer=DocumentSearchAnswer,
     run=lambda call: call.services.knowledge.search(
-        **dict(call.arguments), **call.asker, max_bytes=call.room(call.arguments.top_k)
+        **call.arguments.untargeted, **call.asker, max_bytes=call.room(call.arguments.top_k)
     ),
     tool=Tool(
         name="semantic_search",
@@ -51,7 +51,7 @@ SIMILAR = Operation(
     arguments=SimilarArguments,
     answer=SimilarDocumentsAnswer,
     run=lambda call: call.services.knowledge.similar(
-        **dict(call.arguments), **call.asker, max_bytes=call.room(call.arguments.top_k)
+        **call.arguments.untargeted, **call.asker, max_bytes=call.room(call.arguments.top_k)
     ),
     tool=Tool(
         name="similar_docs",

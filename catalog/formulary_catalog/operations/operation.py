@@ -17,7 +17,7 @@ from formulary_catalog.domain.answers.catalog import Answer
 from formulary_catalog.domain.answers.shortening import Json
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.operations.arguments.base import Arguments
-from formulary_catalog.operations.arguments.target import WHOLE
+from formulary_catalog.operations.arguments.target import Targeted
 from formulary_catalog.services.runs.waiting import Progress, no_progress
 from formulary_catalog.settings import Toolset
 
@@ -97,9 +97,9 @@ class Tool:
     """What a model reads of an operation, and what it gets.
 
     `shrink` makes an answer fit what a model can read. `seconds` is the deadline of a call that may wait; `unlisted`
-    arguments are taken, and not shown. A tool that is not `read_only` may be `destructive`. `narrowed_by` names
-    optional arguments of its second example, `begun_by` those of both. `arguments` and `answer` are those of the
-    operation, unless a model has fewer.
+    arguments are taken, and not shown: a call that is refused for want of a target learns the names of its parts. A
+    tool that is not `read_only` may be `destructive`. `narrowed_by` names optional arguments of its second example,
+    `begun_by` those of both. `arguments` and `answer` are those of the operation, unless a model has fewer.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Tool:
     seconds: float | None = None
     begun_by: tuple[str, ...] = ()
     narrowed_by: tuple[str, ...] = ()
-    unlisted: Collection[str] = (WHOLE,)
+    unlisted: Collection[str] = tuple(Targeted.model_fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

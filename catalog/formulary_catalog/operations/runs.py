@@ -13,7 +13,6 @@ from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.operations.arguments.browsing import ApprovalsArguments
 from formulary_catalog.operations.arguments.reading import InvocationsArguments, OutcomesArguments, WaitingArguments
 from formulary_catalog.operations.arguments.run import RunArguments, StatusArguments
-from formulary_catalog.operations.arguments.target import Targeted
 from formulary_catalog.operations.operation import CALL_SECONDS, Call, Operation, Route, Tool
 from formulary_catalog.operations.workflows import short
 from formulary_catalog.services.runs.request import MAX_WAIT_MS, InvocationRequest
@@ -91,7 +90,6 @@ INVOKE = Operation(
         destructive=True,
         seconds=WAITING_CALL_SECONDS,
         narrowed_by=("input", "dry_run", "search_id"),
-        unlisted=tuple(Targeted.model_fields),  # search_id says it, and costs a model less
     ),
 )
 STATUS = Operation(

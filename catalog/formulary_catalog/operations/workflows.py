@@ -32,7 +32,6 @@ from formulary_catalog.operations.arguments.browsing import (
     RelatedPageArguments,
     SectionArguments,
 )
-from formulary_catalog.operations.arguments.target import Targeted
 from formulary_catalog.operations.operation import Call, Operation, Route, Tool, as_it_is
 from formulary_catalog.settings import Toolset
 
@@ -69,7 +68,6 @@ LIST: Operation[PageArguments, WorkflowList] = Operation(
         ),
         arguments=ListArguments,
         narrowed_by=("signal_type", "risk_level", "limit"),
-        unlisted=tuple(Targeted.model_fields),  # the refusal of a call without a target names them
         shrink=as_it_is,
     ),
     route=Route(
@@ -97,7 +95,6 @@ RELATED: Operation[RelatedPageArguments, RelatedAnswer] = Operation(
         answer=RelatedAnswer,
         shrink=short,
         narrowed_by=("depth", "relations"),
-        unlisted=tuple(Targeted.model_fields),
     ),
     route=Route(
         path="/workflows/{entity:path}/related",

@@ -207,7 +207,7 @@ async def test_a_person_waits_longer_for_a_slow_database_than_an_agent_would(dsn
             await asyncio.sleep(0.05)
     done = await asked
     await asyncio.gather(owner.close(), observer.close())
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (0, answer_of(describe(dsn)))
 
 
 async def test_an_incident_limits_what_is_found(url: str, dsn: str) -> None:

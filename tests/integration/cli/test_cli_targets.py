@@ -98,7 +98,7 @@ async def test_a_verdict_names_what_it_is_about_and_a_program_gets_json_alone(da
     assert judged.out.rstrip().endswith(f" of {describe(database)}")
     assert judged.err == ""
     listed = await formulary("list", "--json", *named)
-    assert (json.loads(listed.out)["workflows"], listed.err) == ([], "")
+    assert (json.loads(listed.out)["workflows"], listed.err) == ([], answer_of(describe(database)))
 
 
 async def test_doctor_sees_that_a_server_has_another_database(

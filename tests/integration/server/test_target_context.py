@@ -210,6 +210,30 @@ async def test_an_agent_that_lists_or_walks_names_the_target_as_for_a_search(url
     assert "belongs to another question" in other
 
 
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("find_workflow", {"name": "oom-restart"}),
+        ("read_workflow_section", {"workflow_id": "oom-restart", "section": "steps"}),
+        ("workflow_impact", {"workflow_id": "oom-restart"}),
+        ("semantic_search", {"query": "oom-restart", "collection": "workflows"}),
+        ("catalog_stats", {}),
+        ("list_collections", {}),
+    ],
+)
+async def test_a_tool_on_request_takes_a_target_and_keeps_what_it_forbids_apart(
+    url: str, tool: str, given: dict[str, Any]
+) -> None:
+    unnamed = refused(await call(url, tool, given))
+    quiet, loud = [
+        await call(url, tool, {**given, **_about(target)}) for target in ("quiet/Deployment/web", "loud/Deployment/own")
+    ]
+
+    assert "target_namespace, target_kind and target_name" in unnamed
+    assert not loud.is_error
+    assert str(quiet.content) != str(loud.content)
+
+
 async def test_a_half_named_target_is_refused_with_the_missing_argument(url: str) -> None:
     message = refused(await call(url, SEARCH, {"query": "oom", "target_namespace": "quiet", "target_name": "web"}))
 
@@ -245,8 +269,12 @@ async def test_rest_takes_the_target_in_one(url: str) -> None:
         found = await http.post("/api/v1/workflows/search", json={"query": "oom", "target": "quiet/Deployment/web"})
         shown = await http.get("/api/v1/workflows/oom-restart", params={"target": "quiet/Deployment/web"})
         browsed = await http.get("/api/v1/workflows/oom-restart")
+        listed = await http.get("/api/v1/workflows", params={"target": "quiet/Deployment/web"})
+        why = {"workflow": "oom-restart", "query": "oom", "target": "quiet/Deployment/web"}
+        explained = await http.get("/api/v1/explain", params=why)
 
-    assert _names(found.json()) == {"oom-raise"}
+    assert _names(found.json()) == _names(listed.json()) == {"oom-raise"}
+    assert explained.json()["allowed"] is False
     assert (shown.status_code, browsed.status_code) == (404, 200)
 
 
@@ -385,7 +413,11 @@ async def test_commands_name_a_target_as_kubectl_does_and_print_what_its_owners_
     shown = await formulary("context", "quiet/deploy/web", "--url", url)
     run = ["--target", "quiet/deploy/web", "--dry-run", "--json", "--url", url]
     invoked = await formulary("invoke", "oom-raise", *run)
+    listed = await formulary("list", "--target", "quiet/deploy/web", "--json", "--url", url)
+    explained = await formulary("explain", "oom-restart", "oom", "--target", "quiet/deploy/web", "--url", url)
 
+    assert _names(json.loads(listed.out)) == {"oom-raise"}
+    assert (explained.code, "restarts" in explained.out) == (1, True)
     assert _names(json.loads(searched.out)) == {"oom-raise"}
     assert (forbidden.code, forbidden.out) == (1, "")
     assert "oom-restart" in forbidden.err

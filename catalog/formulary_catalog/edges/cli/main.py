@@ -96,7 +96,7 @@ class Commands(Suggesting):
                 formatter.write_dl([(name, each.get_short_help_str(room)) for name, each in commands if each])
 
     def invoke(self, ctx: click.Context) -> Any:
-        ctx.call_on_close(lambda: None if ctx.meta.get(_JSON) else report_source(ctx))
+        ctx.call_on_close(lambda: report_source(ctx))
         try:
             answer = super().invoke(ctx)
             sys.stdout.flush()

@@ -1,8 +1,8 @@
 """Which server or database a command works on: opened here, and reported when the command is done.
 
-The line goes to standard error, so that it gets into no pipe. A command with a verdict says it there instead. A command
-that works on a database itself does not start where `FORMULARY_URL` names a server: its answer would be about another
-catalog than that of all other commands.
+The line goes to standard error, also with `--json`, so that it gets into no pipe. A command with a verdict says it
+there instead. A command that works on a database itself does not start where `FORMULARY_URL` names a server: its answer
+would be about another catalog than that of all other commands.
 """
 
 import os

@@ -60,7 +60,7 @@ _BEHIND = (
     metavar="NAMES",
     default="",
     help="Toolsets to list and answer, separated by commas: search, runs, governance, catalog, knowledge, analytics, "
-    "approvals. Default: those of FORMULARY_TOOLSETS, else the first three.",
+    "approvals. Default: those of FORMULARY_TOOLSETS, else the first two.",
 )
 @log_level_option
 def stdio_command(

@@ -38,6 +38,8 @@ class CatalogTarget:
     database_url: str | None
     data_dir: Path | None
     remediation_id: str
+    about: str = ""
+    """The object that the catalog is asked about, under what its owners demand."""
 
     def show(
         self,
@@ -65,6 +67,7 @@ class CatalogTarget:
         """
         from formulary_catalog.edges.cli.catalog.catalogs import without_nothing
 
+        given = {**given, "target": self.about} if self.about else given
         operation.arguments.read(without_nothing(given))  # before a database and a model are opened for it
         return self.ask(
             lambda catalog: catalog.ask(operation, given, remediation_id=self.remediation_id), by_meaning=by_meaning
@@ -143,7 +146,7 @@ def incident_option(command: _F) -> _F:
 
 
 def about_option(command: _F) -> _F:
-    """`--target`; `catalog_options` hands it on as `about`."""
+    """`--target`."""
     return click.option(
         "--target", default="", metavar=FORM, help="Ask about this object, under what its owners demand."
     )(command)
@@ -156,12 +159,12 @@ def check_remediation_id(remediation_id: str) -> None:
 
 
 def target_options(command: Callable[..., None]) -> Callable[..., None]:
-    """`--url`, `--database-url`, `--data-dir` and `--remediation-id`, handed on as `target`."""
-    return incident_option(catalog_options(command))
+    """`--url`, `--database-url`, `--data-dir`, `--remediation-id` and `--target`, handed on as `target`."""
+    return incident_option(about_option(catalog_options(command)))
 
 
 def catalog_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The same without an incident, for what people ask of the catalog as a whole."""
+    """The same without an incident or what is broken, for what people ask of the catalog as a whole."""
 
     @wraps(command)
     def with_target(
@@ -170,13 +173,14 @@ def catalog_options(command: Callable[..., None]) -> Callable[..., None]:
         database_url: str | None,
         data_dir: Path | None,
         remediation_id: str = "",
+        target: str = "",
         **others: Any,
     ) -> None:
         check_remediation_id(remediation_id)
-        if "target" in others:
-            others["about"] = others.pop("target")
-        target = CatalogTarget(url=url, database_url=database_url, data_dir=data_dir, remediation_id=remediation_id)
-        command(target=target, **others)
+        asked = CatalogTarget(
+            url=url, database_url=database_url, data_dir=data_dir, remediation_id=remediation_id, about=target
+        )
+        command(target=asked, **others)
 
     options = [url_option, database_option, data_dir_option]
     decorated: Callable[..., None] = with_target

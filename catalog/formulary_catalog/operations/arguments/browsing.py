@@ -74,7 +74,7 @@ class FilterArguments(Arguments):
         return ListingRequest(**{name: value for name, value in asked.items() if value is not None})
 
 
-class _PlaceArguments(FilterArguments):
+class _PlaceArguments(Targeted, FilterArguments):
     limit: LimitThatFits = Field(None, examples=[10])
     cursor: str = Field(
         "",
@@ -84,7 +84,7 @@ class _PlaceArguments(FilterArguments):
     )
 
 
-class ListArguments(Targeted, _PlaceArguments):
+class ListArguments(_PlaceArguments):
     """Which workflows are to be listed, and what is broken."""
 
 
@@ -126,7 +126,7 @@ class RefusedArguments(Arguments):
         return ListingRequest(**dict(self))
 
 
-class _WalkArguments(Arguments):
+class _WalkArguments(Targeted):
     """Where to begin in the graph of workflows, and how far to go."""
 
     entity: Name = Field(
@@ -153,7 +153,7 @@ class _WalkArguments(Arguments):
         return RelatedRequest(entity=self.entity, depth=self.depth, relations=relations, limit=self.limit)
 
 
-class RelatedArguments(Targeted, _WalkArguments):
+class RelatedArguments(_WalkArguments):
     """Where to begin, and what is broken."""
 
 
@@ -168,7 +168,7 @@ class RelatedPageArguments(_WalkArguments):
         return replace(super().request, cursor=self.cursor)
 
 
-class NameArguments(Arguments):
+class NameArguments(Targeted):
     """What a workflow may be called."""
 
     name: Name = Field(
@@ -177,7 +177,7 @@ class NameArguments(Arguments):
     )
 
 
-class ImpactArguments(Arguments):
+class ImpactArguments(Targeted):
     """The workflow that may be missed."""
 
     workflow_id: WorkflowId
@@ -190,7 +190,7 @@ class DifferenceArguments(Arguments):
     against: str = Field(max_length=MAX_LABEL_LENGTH, description="Version to compare it with.", examples=["1.0.0"])
 
 
-class SectionArguments(Arguments):
+class SectionArguments(Targeted):
     """The section to read."""
 
     workflow_id: WorkflowId
@@ -211,5 +211,5 @@ class ApprovalsArguments(Arguments):
         return ApprovalsRequest(namespace=self.namespace, limit=self.limit)
 
 
-class NoArguments(Arguments):
+class NoArguments(Targeted):
     """There is nothing to say."""

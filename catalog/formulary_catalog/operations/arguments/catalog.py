@@ -68,7 +68,7 @@ class DetailsArguments(Targeted, _Named):
     search_id: SearchId = ""
 
 
-class SelectionArguments(_Named):
+class SelectionArguments(Targeted, _Named):
     """Which workflow was chosen, and why."""
 
     reasoning: str = Field(

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from formulary_catalog.domain.knowledge.documents import MAX_ID_LENGTH, Collection
 from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, MAX_TOP_K
-from formulary_catalog.operations.arguments.base import Arguments
+from formulary_catalog.operations.arguments.target import Targeted
 from formulary_catalog.operations.arguments.texts import OneOf
 from formulary_catalog.services.knowledge.answers import ALL_COLLECTIONS
 
@@ -16,7 +16,7 @@ TopK = Annotated[
 _ID = "wf_ver_0123456789abcdef0123#steps"
 
 
-class DocumentSearchArguments(Arguments):
+class DocumentSearchArguments(Targeted):
     """What is looked for in documents."""
 
     query: str = Field(
@@ -30,7 +30,7 @@ class DocumentSearchArguments(Arguments):
     )
 
 
-class SimilarArguments(Arguments):
+class SimilarArguments(Targeted):
     """What others are to resemble."""
 
     doc_id: str = Field("", max_length=MAX_ID_LENGTH, description="id of a document; or give text.", examples=[_ID])
@@ -43,7 +43,7 @@ class SimilarArguments(Arguments):
     top_k: TopK = None
 
 
-class DocumentArguments(Arguments):
+class DocumentArguments(Targeted):
     """The document to read."""
 
     doc_id: str = Field(

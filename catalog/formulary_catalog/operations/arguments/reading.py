@@ -13,6 +13,7 @@ from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.operations.arguments.browsing import Namespace, WorkflowId
 from formulary_catalog.operations.arguments.catalog import Labels, SearchFields, SearchId, labelled
 from formulary_catalog.operations.arguments.refusals import broken
+from formulary_catalog.operations.arguments.target import Targeted
 from formulary_catalog.operations.arguments.texts import OneOf
 
 MAX_PAGE = 200
@@ -38,7 +39,7 @@ class _ExplainedQuery(Arguments):
     )
 
 
-class ExplainArguments(SearchFields, _ExplainedQuery):
+class ExplainArguments(SearchFields, Targeted, _ExplainedQuery):
     """Which workflow and which search: a recorded one by its id, or a new one by its query, as in the search."""
 
     @model_validator(mode="after")

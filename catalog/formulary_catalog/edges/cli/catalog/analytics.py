@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from formulary_catalog.edges.cli.options import json_option
-from formulary_catalog.edges.cli.targets import CatalogTarget, target_options
+from formulary_catalog.edges.cli.targets import CatalogTarget, catalog_options, incident_option
 from formulary_catalog.edges.cli.wording import notes_as_typed
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ _TABLES = ("table", "rows", "description")
 @click.argument("sql", metavar="SQL")
 @click.option("--max-rows", type=int, default=1000, show_default=True, metavar="N", help="Rows to return, 1 to 1000.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header.")
-@target_options
+@incident_option
+@catalog_options
 @json_option
 def query_command(*, sql: str, max_rows: int, as_csv: bool, target: CatalogTarget, as_json: bool) -> None:
     """Run one SELECT over the catalog, its searches and its runs.
@@ -59,7 +60,8 @@ def query_command(*, sql: str, max_rows: int, as_csv: bool, target: CatalogTarge
 @click.argument("table", default="", metavar="[TABLE]")
 @click.option("--sample", "n", type=int, metavar="N", help="Show N rows of the table, 1 to 50.")
 @click.option("--stats", is_flag=True, help="Show statistics of the table's columns.")
-@target_options
+@incident_option
+@catalog_options
 @json_option
 def tables_command(*, table: str, n: int | None, stats: bool, target: CatalogTarget, as_json: bool) -> None:
     """List the tables of `formulary query`, or the columns of one.

@@ -67,7 +67,7 @@ def list_command(
         del filters["status"]
     if refused or is_invalid:
         others = [name for name, value in filters.items() if value and name != "namespace"]
-        if others or target.remediation_id:
+        if others or target.remediation_id or target.about:
             option = "--refused" if refused else "--status Invalid"
             raise InvalidInput(
                 f"{option} lists objects of which only name and reason are known; leave out everything but "
@@ -81,7 +81,12 @@ def list_command(
         return
     listing = target.ask(
         lambda catalog: whole_list(
-            catalog, LIST, filters, entries="workflows", limit=limit, remediation_id=target.remediation_id
+            catalog,
+            LIST,
+            {**filters, "target": target.about},
+            entries="workflows",
+            limit=limit,
+            remediation_id=target.remediation_id,
         )
     )
     show(listing, show_list, as_json=as_json)

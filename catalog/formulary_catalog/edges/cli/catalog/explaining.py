@@ -70,10 +70,10 @@ def explain_command(
         raise InvalidInput("give either QUERY or --search-id", field="query")
     if search_id:
         narrowed = action_type or namespace or keywords or exclude_keywords
-        if labels or narrowed or top_k is not None or target.remediation_id:
+        if labels or narrowed or top_k is not None or target.remediation_id or target.about:
             raise InvalidInput(
                 "--search-id names a search with its labels and its incident; leave out --label, --action, "
-                "--namespace, --keyword, --exclude, --top-k and --remediation-id",
+                "--namespace, --keyword, --exclude, --top-k, --remediation-id and --target",
                 field="search_id",
             )
         if not workflow:

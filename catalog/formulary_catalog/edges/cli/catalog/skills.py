@@ -1,5 +1,6 @@
 """`formulary export skill`: workflows as Agent Skills on disk, for agents that load skills from directories."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def skill_command(*, workflow_ids: tuple[str, ...], directory: Path, target: Cat
       formulary export skill oom-raise-memory-limit --output skills
       formulary export skill --remediation-id rr-2026-0042 --output skills
     """
-    skills = target.ask(lambda catalog: _skills(catalog, workflow_ids, remediation_id=target.remediation_id))
+    skills = target.ask(lambda catalog: _skills(catalog, workflow_ids, target=target))
     for name, skill in skills.items():
         file = directory / name / "SKILL.md"
         try:
@@ -58,7 +59,7 @@ def skill_command(*, workflow_ids: tuple[str, ...], directory: Path, target: Cat
         click.echo(str(file))
 
 
-async def _skills(catalog: "Catalog", workflow_ids: tuple[str, ...], *, remediation_id: str) -> "dict[str, Skill]":
+async def _skills(catalog: "Catalog", workflow_ids: tuple[str, ...], *, target: CatalogTarget) -> "dict[str, Skill]":
     """The skills by name, the guide first.
 
     Raises:
@@ -67,10 +68,11 @@ async def _skills(catalog: "Catalog", workflow_ids: tuple[str, ...], *, remediat
     from formulary_catalog.domain.workflows.skill import GUIDE, workflow_skill
     from formulary_catalog.operations.search import DETAILS
 
-    wanted = workflow_ids or await _served(catalog, remediation_id=remediation_id)
+    asked, about = {"remediation_id": target.remediation_id}, {"target": target.about}
+    wanted = workflow_ids or await _served(catalog, about, **asked)
     skills = {GUIDE.name: GUIDE}
     for workflow_id in wanted:
-        skill = workflow_skill(await catalog.ask(DETAILS, {"workflow_id": workflow_id}, remediation_id=remediation_id))
+        skill = workflow_skill(await catalog.ask(DETAILS, {"workflow_id": workflow_id, **about}, **asked))
         if skills.get(skill.name, skill).uri != skill.uri:
             raise InvalidInput(
                 f"{skills[skill.name].uri} and {skill.uri} would both be {skill.name}/SKILL.md; export them one at a "
@@ -81,9 +83,9 @@ async def _skills(catalog: "Catalog", workflow_ids: tuple[str, ...], *, remediat
     return skills
 
 
-async def _served(catalog: "Catalog", *, remediation_id: str) -> tuple[str, ...]:
+async def _served(catalog: "Catalog", about: Mapping[str, str], *, remediation_id: str) -> tuple[str, ...]:
     from formulary_catalog.edges.cli.catalog.catalogs import whole_list
     from formulary_catalog.operations.workflows import LIST
 
-    listing = await whole_list(catalog, LIST, {}, entries="workflows", remediation_id=remediation_id)
+    listing = await whole_list(catalog, LIST, about, entries="workflows", remediation_id=remediation_id)
     return tuple(workflow.version_id for workflow in listing.workflows)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from formulary_catalog.edges.cli.options import json_option, label_arguments, label_option, narrowing_options
-from formulary_catalog.edges.cli.targets import CatalogTarget, about_option, target_options, workflow_ids
+from formulary_catalog.edges.cli.targets import CatalogTarget, target_options, workflow_ids
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     "--min-confidence", type=float, default=0.0, metavar="X", help="Leave out results below this confidence, 0 to 1."
 )
 @target_options
-@about_option
 @json_option
 def search_command(
     *,
@@ -42,7 +41,6 @@ def search_command(
     exclude_keywords: tuple[str, ...],
     top_k: int | None,
     min_confidence: float,
-    about: str,
     target: CatalogTarget,
     as_json: bool,
 ) -> None:
@@ -74,7 +72,7 @@ def search_command(
             "action_type": action_type,
             "namespace": namespace,
             "keywords": list(keywords),
-            "target": about,
+            "target": target.about,
             **label_arguments(labels),
         }
     )
@@ -93,11 +91,10 @@ def search_command(
 @click.option("--version", default="", metavar="VERSION", help="Version to use instead of the served one.")
 @click.option("--section", default="", metavar="SECTION", help="One section alone, such as steps or when-not-to-use.")
 @click.option("--against", default="", metavar="VERSION", help="Compare with this version, line by line.")
-@about_option
 @target_options
 @json_option
 def show_command(
-    *, workflow_id: str, version: str, section: str, against: str, about: str, target: CatalogTarget, as_json: bool
+    *, workflow_id: str, version: str, section: str, against: str, target: CatalogTarget, as_json: bool
 ) -> None:
     """Show all of one workflow, one section of it, or what differs between two of its versions.
 
@@ -118,7 +115,7 @@ def show_command(
     from formulary_catalog.operations.workflows import DIFFERENCE, SECTION
 
     reference = parse_reference(workflow_id, version=version)
-    if about and (against or section):
+    if target.about and (against or section):
         raise InvalidInput("--target asks about a whole workflow; leave out --against and --section", field="target")
     if against:
         if section or target.remediation_id:
@@ -134,9 +131,7 @@ def show_command(
         given = {"workflow_id": str(reference), "section": section}
         target.show(SECTION, given, show_section, as_json=as_json)
         return
-    target.show(
-        DETAILS, {"workflow_id": workflow_id, "version": version, "target": about}, show_details, as_json=as_json
-    )
+    target.show(DETAILS, {"workflow_id": workflow_id, "version": version}, show_details, as_json=as_json)
 
 
 @click.command("select")

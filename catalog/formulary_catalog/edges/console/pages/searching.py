@@ -31,7 +31,6 @@ from formulary_catalog.edges.rest.calls import services_of
 from formulary_catalog.errors import FormularyError, InvalidInput, NotFound, Unavailable
 from formulary_catalog.operations.arguments.catalog import Words, labelled
 from formulary_catalog.operations.arguments.reading import ExplainArguments
-from formulary_catalog.operations.arguments.target import Targeted
 from formulary_catalog.operations.searching import search_request_of
 from formulary_catalog.operations.services import Services
 
@@ -86,7 +85,7 @@ router = APIRouter(route_class=ConsoleRoute)
 
 
 @labelled(kind=Words)
-class TrialArguments(Targeted, ExplainArguments):
+class TrialArguments(ExplainArguments):
     """A search, or a recorded one by its id, and perhaps a workflow to ask about.
 
     The case is an incident that is known, a target, or one that is made up of labels: values between commas, any of
