@@ -1,8 +1,8 @@
 """What searches must find: `*.test.yaml` files beside workflows, and the judgement of an answer.
 
 `formulary test` calls it. An expectation says what would be asked under which constraints, and which workflows come
-first, are among the hits, or are none of them. A target, from which an incident's constraints come, will be one more
-member of an expectation, in place of its labels.
+first, are among the hits, or are none of them. The constraints are labels, or those of a target whose manifest and that
+of its namespace lie beside the workflows.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -14,7 +14,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.answers.catalog import SearchAnswer, WorkflowHit
-from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, SearchRequest, search_request
+from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, ContextReference, SearchRequest, search_request
+from formulary_catalog.domain.targets.reference import parse_target
 from formulary_catalog.domain.workflows.problems import each_problem
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.loading.documents import Rejection, file_of, read_documents
@@ -34,10 +35,14 @@ class _Part(BaseModel):
 
 
 class Expectation(_Part):
-    """One search and what it must find. `labels` are those of an incident, by dimension; so are the others."""
+    """One search and what it must find. `labels` are those of an incident, by dimension; so are the others.
+
+    `target` is what is broken, as `[NAMESPACE/]KIND/NAME`, in their place.
+    """
 
     name: _Text
     query: Annotated[str, StringConstraints(min_length=1, max_length=MAX_QUERY_LENGTH)]
+    target: str = ""
     labels: dict[_Text, _Texts] = Field(default_factory=dict)
     custom_labels: dict[_Text, _Texts] = Field(default_factory=dict, repr=False)
     detected_labels: dict[_Text, bool | _Text] = Field(default_factory=dict)
@@ -50,10 +55,15 @@ class Expectation(_Part):
         """The search, as an agent makes it for such an incident.
 
         Raises:
-            InvalidInput: a label is none of the dimensions.
+            InvalidInput: a label is none of the dimensions, or the target is malformed or not alone.
         """
+        if self.target and (self.labels or self.custom_labels or self.detected_labels):
+            raise InvalidInput(
+                "target is given, and labels too; the labels of a target are in its manifest", field="target"
+            )
         return search_request(
             query=self.query,
+            context=ContextReference(target=parse_target(self.target) if self.target else None),
             labels={name.replace("-", "_"): values for name, values in self.labels.items()},
             custom_labels={key: tuple(values) for key, values in self.custom_labels.items()},
             detected_labels={key: str(value) for key, value in self.detected_labels.items()},
@@ -126,7 +136,7 @@ def _check(expectation: Expectation, *, source: str, workflows: Collection[str])
     try:
         _ = expectation.request
     except InvalidInput as error:
-        raise InvalidInput(f"{place}: labels: {error}", field="tests") from None
+        raise InvalidInput(f"{place}: {error}", field="tests") from None
 
 
 def _is(hit: WorkflowHit, named: str) -> bool:
