@@ -210,7 +210,9 @@ class InvocationSummary(Answer):
     """A run in a list. Times are RFC 3339, empty while they are not known."""
 
     invocation_id: str
-    state: str
+    state: str = Field(
+        description="What became of it: the state of a run, or dry_run, refused, helped, not_helped or relapsed."
+    )
     phase: str
     reason: str
     message: str

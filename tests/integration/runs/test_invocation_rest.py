@@ -15,7 +15,7 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.runs.contracts import ContractWriter
 from support import playing
 from support.access import KnownCallers, Rights
-from support.commands import formulary
+from support.commands import answer_of, formulary
 from support.runnable import TARGET, nobody_runs_anything
 from support.runs import KEY
 from support.serving import serving
@@ -95,7 +95,8 @@ async def test_fitness_and_feedback_of_a_run_are_its_outcome(http: httpx2.AsyncC
     answer = (await http.get(path)).json()
     assert (answer["outcome"], answer["fitness"], answer["feedback"]) == ("Relapsed", 0, "the test says Relapsed")
     listed = (await http.get("/api/v1/invocations")).json()["invocations"]
-    assert {each["invocation_id"]: each["outcome"] for each in listed}[begun["invocation_id"]] == "Relapsed"
+    (ran,) = [each for each in listed if each["invocation_id"] == begun["invocation_id"]]
+    assert (ran["outcome"], ran["state"]) == ("Relapsed", "relapsed")
     (trace,) = (await http.get("/api/v1/traces", params={"remediation_id": "rr-staging"})).json()["traces"]
     incident = (await http.get("/api/v1/incidents/rr-staging")).json()
     listed = (await http.get("/api/v1/incidents")).json()["incidents"]
@@ -289,7 +290,7 @@ async def test_the_command_line_runs_follows_and_approves(url: str, http: httpx2
         approved = await formulary("approve", invocation_id, "--reason", "fine", "--url", url)
         ended = await formulary("invocation", invocation_id, "--wait", "--url", url)
 
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.err) == (0, answer_of(url))
     assert "completed (Completed)" in ran.out
     assert "healed: true" in ran.out
     assert json.loads(waits.out)["state"] == "awaiting_approval"
@@ -325,7 +326,7 @@ async def test_the_manifest_of_a_dry_run_can_be_piped_to_kubectl(url: str, dsn: 
     async with nobody_runs_anything(dsn):
         dry = await formulary("invoke", *asked, "--dry-run", "--manifest")
 
-    assert (dry.code, dry.err) == (0, "")
+    assert (dry.code, dry.err) == (0, answer_of(url))
     assert yaml.safe_load(dry.out)["kind"] == "Job"
     assert dry.out.startswith("apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: ")
 

@@ -22,7 +22,7 @@ from formulary_catalog.domain.reading import (
     WaitingRunList,
 )
 from formulary_catalog.domain.runs.report import invocation_answer
-from formulary_catalog.domain.runs.run import Invocation
+from formulary_catalog.domain.runs.run import Invocation, true_state
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.identity import parse_reference
@@ -310,8 +310,11 @@ def _place(run: Invocation) -> TimedRow:
 
 def _summary(run: Invocation) -> InvocationSummary:
     answer = invocation_answer(run)
+    same = set(InvocationSummary.model_fields) & set(type(answer).model_fields) - {"state"}
+    dry, started = answer.dry_run, run.started_at is not None
     return InvocationSummary(
-        **answer.model_dump(include=set(InvocationSummary.model_fields) & set(type(answer).model_fields)),
+        **answer.model_dump(include=same),
+        state=true_state(run.phase, dry=dry, started=started, outcome=run.outcome),
         target=visible(str(run.target)),
         remediation_id=run.remediation_id,
     )
