@@ -18,7 +18,7 @@ from support.manifest import contract, text, workflow
 STALE, DUPLICATES = "/console/coverage/stale", "/console/coverage/duplicates"
 VERSIONS = f"/console/catalog/{SHARED}/tidy-carts?against=1.0.0"
 FILLED = {STALE: "Stale workflows", DUPLICATES: "Duplicates", VERSIONS: "Tidy the carts"}
-TRIED = "Rules: a contract that is tried"
+TRIED = "Rules: check of a contract"
 FAILURES = [
     ("lead", "/console/no/such/page", 404, "Not found"),
     ("lead", "/console/incidents/rr-unheard-of", 404, "Not found"),

@@ -64,7 +64,7 @@ async def test_a_request_is_refused_with_the_reason_and_searches_go_on_and_say_i
     assert "was not run. Halted: runs are halted everywhere since" in refused.text
     assert "by ada: restarts make it worse" in refused.text
     (note,) = [note for note in await search(http) if "halted" in note]
-    assert "by ada: restarts make it worse; searches go on" in note
+    assert "by ada: restarts make it worse; searches continue" in note
     assert (await http.get("/readyz")).json()["halted"] == "everywhere"
     lifted, left = await halts.resume(namespace="", by="ada")
     assert lifted is not None

@@ -75,7 +75,7 @@ async def test_what_was_accepted_as_a_dry_run_stays_one_when_the_rule_is_gone(
         begun = await runs.begin(each.id)
         assert begun is not None
         assert (begun.phase, begun.runs_for_real) == (Phase.RUNNING, False)
-        assert begun.message.startswith("Stays the dry run as which it was accepted")
+        assert begun.message.startswith("Accepted as a dry run, and stays one")
 
 
 async def test_what_was_accepted_as_a_dry_run_is_denied_like_any_other(

@@ -230,7 +230,7 @@ async def test_the_server_cannot_approve_in_the_name_of_another(asked: Invocatio
     ("facts", "age", "message"),
     [
         (HARMLESS, "11 minutes", "not begun within its timeout of 60 s"),
-        (IN_PRODUCTION, "25 hours", "nobody approved it"),
+        (IN_PRODUCTION, "25 hours", "no approval within 24 hours"),
     ],
 )
 async def test_a_run_that_has_waited_too_long_is_over_and_never_begins(

@@ -87,7 +87,7 @@ def _constraints(applied: Recorded) -> Iterator[Line]:
     """What was demanded in addition to the labels of the call; of custom labels that there were some."""
     for name in ("incident", "detected", "inferred"):
         yield Line(label=name, text="; ".join(f"{key} {value}" for key, value in applied.inner(name).pairs()))
-    yield Line(label="custom", text="labels, sealed" if applied.text("custom_labels") else "")
+    yield Line(label="custom labels", text="sealed" if applied.text("custom_labels") else "")
     yield from (Line(label="note", text=note) for note in applied.texts("notes"))
 
 

@@ -102,7 +102,7 @@ def test_a_search_is_told_with_what_the_incident_demanded_and_what_was_read_from
         ("incident", "environment production; priority P0"),
         ("detected", "hpaenabled true"),
         ("inferred", "signal_type OOMKilled"),
-        ("custom", "labels, sealed"),
+        ("custom labels", "sealed"),
         ("note", "environment was set by the incident's context, not by the call"),
     ]
 
