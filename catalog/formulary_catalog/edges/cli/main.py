@@ -17,6 +17,7 @@ from formulary_catalog.errors import FormularyError, InvalidInput, UnknownDocume
 _JSON = "formulary.json"
 _VERSION = "Show the version, the schema of its database and its embedding model, and exit."
 _INDENT = 6
+_INTERRUPTED = 130
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _GROUPS = {
     "Start": {"up": "up", "demo": "demo", "doctor": "doctor"},
@@ -104,6 +105,9 @@ class Commands(Suggesting):
         except BrokenPipeError:  # the reader has enough, as `| head`: nothing is wrong
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit()
+        except KeyboardInterrupt:
+            click.echo("formulary: stopped", err=True)
+            ctx.exit(_INTERRUPTED)
         except click.UsageError as error:
             said = with_close_options(error) if isinstance(error, click.NoSuchOption) else error
             _print_json(said.format_message(), code=InvalidInput.rpc_code, ctx=ctx)

@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from formulary_catalog.domain.yaml_text import manifest_text
+from formulary_catalog.edges.cli.authoring.manifests import new_command
 from formulary_catalog.edges.cli.main import main
 from formulary_catalog.errors import NoExecutor
 from formulary_catalog.runtime.terminal import Page
@@ -112,6 +113,16 @@ def test_a_reader_that_has_enough_is_no_failure() -> None:
     os.close(writing)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_command_that_is_interrupted_has_not_done_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(new_command, "callback", interrupted)
+    result = CliRunner().invoke(main, ["new", "a"])
+
+    assert (result.exit_code, result.stderr) == (130, "formulary: stopped\n")
 
 
 @pytest.mark.parametrize(
