@@ -425,6 +425,18 @@ async def test_commands_name_a_target_as_kubectl_does_and_print_what_its_owners_
     assert _variables(json.loads(invoked.out))["WORKLOAD"] == "deployment/web"
 
 
+async def test_commands_say_which_target_excludes_a_workflow_and_lists_of_traces_name_it(url: str) -> None:
+    excluded = await formulary("invoke", "oom-restart", "--target", "quiet/deploy/web", "--url", url)
+    unknown = await formulary("invoke", "oom-restarts", "--target", "quiet/deploy/web", "--url", url)
+    await formulary("search", "oom", "--target", "quiet/deploy/web", "--url", url)
+    listed = await formulary("trace", "list", "--limit", "1", "--url", url, "--json")
+
+    said = "oom-restart may not be used for quiet/deploy/web; `formulary context quiet/deploy/web` shows"
+    assert (excluded.code, said in excluded.err) == (1, True)
+    assert "there is no workflow 'oom-restarts'" in unknown.err
+    assert "quiet/Deployment/web" in listed.out
+
+
 def _variables(answer: dict[str, Any]) -> dict[str, str]:
     (container,) = answer["manifest"]["spec"]["template"]["spec"]["containers"]
     return {each["name"]: each.get("value", "") for each in container["env"]}

@@ -172,7 +172,8 @@ class Runs:
         """Ask for a run; `options` as JSON-RPC has them.
 
         Raises:
-            NotFound: nothing of that name may be used; where the incident excludes it, the rule is named.
+            NotFound: nothing of that name may be used; where the incident excludes it, the rule is named, and where the
+                target does, that it does.
         """
         params = {"workflow_id": workflow_id, "version": version, "input": dict(values), "options": dict(options)}
         params |= {"target": about} if about else {}
@@ -192,7 +193,23 @@ class Runs:
                     "--remediation-id finds what may",
                     reference=unknown.reference,
                 ) from None
+            if about and await self._is_served(workflow_id):
+                raise NotFound(
+                    f"{workflow_id} may not be used for {about}; `formulary context {about}` shows what its owners "
+                    "demand, `formulary search` with --target finds what may",
+                    reference=unknown.reference,
+                ) from None
             raise
+
+    async def _is_served(self, workflow_id: str) -> bool:
+        """Whether there is such a workflow where nothing is demanded, as far as a person may read it."""
+        from formulary_catalog.domain.answers.catalog import WorkflowDetails
+
+        try:
+            await self._server.answer(WorkflowDetails, "GET", f"/workflows/{workflow_id}")
+        except FormularyError:
+            return False
+        return True
 
     async def _exclusion(self, workflow_id: str, *, remediation_id: str) -> str:
         """The rule by which an incident excludes a workflow, as far as a person may read it; empty if there is none."""

@@ -36,13 +36,15 @@ from formulary_catalog.store.audit.one_trace import TracePart
 class FirstEvent:
     """What the first event of a trace says of all of it, and the first that names its incident what that is.
 
-    `analysis` is what a caller claimed, true or not. `query` is what was searched for.
+    `analysis` is what a caller claimed, true or not. `query` is what was searched for, `target` what it was about where
+    no incident says so.
     """
 
     at: datetime
     analysis: str = ""
     caller: str = ""
     query: str = ""
+    target: str = ""
 
 
 def first_event(row: TraceRow) -> FirstEvent:
@@ -57,6 +59,7 @@ def first_event(row: TraceRow) -> FirstEvent:
         analysis=naming.text("analysis"),
         caller=payload.text("caller"),
         query=payload.inner("arguments").text("query"),
+        target=payload.text("target"),
     )
 
 
@@ -76,7 +79,7 @@ def trace_summary(row: TraceRow, *, first: FirstEvent, incidents: Mapping[str, R
         analysis=first.analysis,
         signal_name=incident.signal_name if incident else "",
         severity=incident.severity if incident else "",
-        target=incident.target if incident else "",
+        target=incident.target if incident else first.target,
         namespaces=[namespace for namespace in row.namespaces if namespace],
         began=milliseconds(first.at),
         changed=milliseconds(row.changed_at),
