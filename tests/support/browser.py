@@ -15,6 +15,9 @@ _REPORT = "addEventListener('securitypolicyviolation', e => __violated(`${e.viol
 _PATIENCE = 30_000  # milliseconds
 DESKTOP = (1280, 800)
 PHONE = (390, 844)
+WIDE = (1440, 900)
+ZOOMED = (720, 450)
+"""A wide window at 200 %: it has half as many pixels of CSS."""
 
 
 def chromium() -> str:

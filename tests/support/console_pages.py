@@ -10,12 +10,11 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, Page
 
-from support.browser import DESKTOP, PHONE, Window, window
+from support.browser import DESKTOP, PHONE, WIDE, ZOOMED, Window, window
 from support.console import QUERY, SHARED, SHOP, Console
 
 _EVERYTHING_OPEN = "document.querySelectorAll('details').forEach(each => each.open = true)"
 _FINDINGS = """async () => (await axe.run({resultTypes: ['violations']})).violations
-    .filter(each => ['serious', 'critical'].includes(each.impact))
     .flatMap(each => each.nodes.map(node => `${each.id}: ${node.html.slice(0, 200)} ${node.failureSummary}`))"""
 _INJECTED = """() => [...document.querySelectorAll('*')].filter(element =>
     element.id === 'hacked'
@@ -77,6 +76,10 @@ _LOOKS = {
     "dark-phone": ("dark", PHONE),
     "dark-desktop": ("dark", DESKTOP),
     "light-phone": ("light", PHONE),
+    "light-wide": ("light", WIDE),
+    "dark-wide": ("dark", WIDE),
+    "light-zoomed": ("light", ZOOMED),
+    "dark-zoomed": ("dark", ZOOMED),
 }
 _LONG = [pytest.mark.long]
 each_look = pytest.mark.parametrize(
@@ -86,7 +89,7 @@ each_look = pytest.mark.parametrize(
         for number, (name, look) in enumerate(_LOOKS.items())
     ],
 )
-"""Both schemes and both sizes; the rest of their combinations is long."""
+"""Both schemes and all sizes; most of their combinations are long."""
 
 
 def each_in_a_look(names: str, cases: Iterable[tuple[object, ...]]) -> pytest.MarkDecorator:
@@ -138,7 +141,7 @@ async def sign_in(opened: Window, token: str) -> None:
 
 
 async def findings(page: Page) -> list[str]:
-    """What axe takes for a serious or critical barrier, with all details open."""
+    """What axe takes for a barrier, however small, with all details open."""
     await page.evaluate(_EVERYTHING_OPEN)
     await page.evaluate(AXE_SCRIPT)
     found: list[str] = await page.evaluate(_FINDINGS)
