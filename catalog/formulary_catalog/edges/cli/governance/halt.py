@@ -145,7 +145,7 @@ def _outcome(answer: "LiftedAnswer", *, namespace: str, where: str) -> str:
     if holds:
         return f"no halt {where} was lifted"
     near = get_close_matches(namespace, {halt.namespace for halt in answer.in_force}, n=1)
-    return f"no halt holds {where}" + (f"; did you mean {near[0]}?" if near else "")
+    return f"no halt is in force {where}" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def _body(*, namespace: str, reason: str) -> dict[str, str]:
