@@ -4,12 +4,14 @@ Of the lab's faults, `fit` and `judge`, each is asked three times: with all that
 and with its root cause. `issues` are what people paste into public issues, in our own words; nothing is fitted on them.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
+from formulary_catalog.domain.pasted.problems import is_compound
 from lab.evidence import MOST_CHARACTERS, pasted
 from lab.fault import Part
 from quality_judgements import Judgement
@@ -18,6 +20,7 @@ EVIDENCE = "evidence"
 """The ids of these queries begin with it."""
 ISSUES = "issues"
 _FOLDER = Path(__file__).parent / EVIDENCE
+_OF_ALERTS = ("alert", "nothing")
 
 
 class Evidence(Judgement):
@@ -38,6 +41,16 @@ def read_issues() -> list[Evidence]:
         for file in sorted((_FOLDER / ISSUES).glob("*.yaml"))
         for each in yaml.load(file.read_bytes(), Loader=yaml.CSafeLoader)
     ]
+
+
+def notifications(judged: Iterable[Judgement]) -> Iterator[Judgement]:
+    """Alerts of judged queries, also those that nothing answers, as Alertmanager sends them: people paste these."""
+    for each in judged:
+        name, _, said = each.query.partition(" ")
+        if each.kind in _OF_ALERTS and is_compound(name := name.rstrip(":")):
+            alert = {"status": "firing", "labels": {"alertname": name}, "annotations": {"description": said}}
+            query = json.dumps({"status": "firing", "alerts": [alert]})
+            yield each.model_copy(update={"id": f"{EVIDENCE}-notification-{each.id}", "query": query})
 
 
 def _of_fault(file: Path, *, part: Part) -> Iterator[Evidence]:

@@ -22,6 +22,7 @@ from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import Calibration
 from formulary_catalog.domain.search.fit import Wanted, places_found, words_held
 from formulary_catalog.domain.search.label_weights import SEVERITY_CONTRADICTED, label_evidence, severity_evidence
+from formulary_catalog.domain.search.query import Told
 from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder, load_embedder
@@ -31,7 +32,7 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.distances import ModelVector
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader
-from quality_evidence import EVIDENCE, read_evidence
+from quality_evidence import EVIDENCE, notifications, read_evidence
 from quality_judgements import (
     BEST,
     NAMESPACE,
@@ -54,7 +55,8 @@ searches under constraints, fewer ask for what is excluded than for what is ther
 harm than a right one that is doubted: with 1.0 a fifth of the queries that nothing answers would get 0.5 or more. The
 second belongs to how many other `Variant`s a query is asked under: each that is added takes from its share."""
 EVIDENCE_WEIGHT = 0.5
-"""The same for evidence of the lab: each fault is asked three times, as pasted, by its alert and by its cause."""
+"""The same for evidence: each fault of the lab is asked three times, as pasted, by its alert and by its cause; each
+alert twice, in words and as a notification."""
 USED = tuple(Calibration._fields)
 RIDGE = 3e-4
 _Floats = npt.NDArray[np.float64]
@@ -71,7 +73,7 @@ class Asked:
     variant: Variant
     wanted: Wanted
     nearest_known: float
-    pasted: bool
+    told: Told
     features: _Floats
     further: _Floats
     grades: npt.NDArray[np.int_]
@@ -84,7 +86,8 @@ async def ask(
     owned = with_owners(read_entries(catalog.workflows))
     entries = [catalog_entry(each, source="judged", default_namespace=NAMESPACE) for each in owned]
     labels = {entry.name: entry.labels for entry in entries}
-    judgements = [*further, *(each for each in read_judgements(catalog.judgements) if each.part == "tune")]
+    tuned = [each for each in read_judgements(catalog.judgements) if each.part == "tune"]
+    judgements = [*further, *notifications(tuned), *tuned]
     async with migrated_database(postgres) as dsn:
         await load([catalog.workflows], dsn=dsn, embedder=embedder)
         async with Database.opened(dsn, role=Role.SERVER, deadline=30) as database:
@@ -130,7 +133,7 @@ async def _under_all_constraints(
                 variant=variant,
                 wanted=wanted,
                 nearest_known=nearest or 0.0,
-                pasted=plain.parsed.pasted,
+                told=plain.parsed.told,
                 features=features(evidence, declared=declared, plan=plan, wanted=wanted),
                 further=np.array([_not_fitted(one, plan=plan) for one in declared]),
                 grades=np.array([each.judgement.grade(one.name) for one in evidence]),
@@ -200,14 +203,13 @@ def _first_answers(asked: Sequence[Asked], *, weights: _Floats) -> Iterator[tupl
     for each in asked:
         scores = each.features @ weights + each.further
         first = int(scores.argmax())
-        score = float(scores[first])
         values = Calibration(
             constant=1.0,
-            score=score,
+            score=float(scores[first]),
             length=float(np.log1p(each.wanted.rarity)),
             known=each.nearest_known,
-            pasted=float(each.pasted),
-            pasted_score=each.pasted * score,
+            pasted=float(each.told.printed),
+            symptom=float(each.told.symptom),
         )
         count = EXCLUDED_WEIGHT if each.variant is Variant.EXCLUDED else 1.0
         count *= EVIDENCE_WEIGHT if each.judgement.id.startswith(EVIDENCE) else 1.0

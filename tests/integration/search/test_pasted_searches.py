@@ -42,6 +42,10 @@ async def test_an_alert_that_nothing_answers_is_named_among_others(served: Serve
         "CrashLoopBackOff high",
         "CrashLoopBackOff high payments-api-7f9c8d-abcde in namespace shop",
         "KubePodNotReady",
+        "HighRequestErrorRate critical",
+        "OOMKilled critical payments",
+        "node not ready",
+        "connection refused",
         'KubePodCrashLooping warning Pod shop/web-7f9c8d (web) is in waiting state (reason: "CrashLoopBackOff").',
     ],
 )
@@ -50,6 +54,13 @@ async def test_a_symptom_without_a_cause_makes_nobody_sure_of_one_of_its_remedie
 ) -> None:
     answer = await served.ask(query, incident=incident)
     assert answer.workflows[0].confidence <= 0.6
+
+
+async def test_a_note_says_what_would_tell_those_apart_that_answer_one_symptom(served: Served) -> None:
+    answer = await served.ask("OOMKilled critical")
+    assert {hit.confidence for hit in answer.workflows[:3]} == {0.6}
+    (note,) = noted(answer.notes, "fit about equally; to choose, check when_not_to_use")
+    assert all(hit.workflow_id in note for hit in answer.workflows[:3])
 
 
 async def test_a_cause_beside_the_symptom_that_follows_from_it_is_what_counts(served: Served) -> None:

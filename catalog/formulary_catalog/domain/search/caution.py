@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from formulary_catalog.domain.search.confidence import CONFIDENCE_DIGITS
+from formulary_catalog.domain.search.confidence import CONFIDENCE_DIGITS, log_odds_of
 from formulary_catalog.domain.search.fit import Wanted
 from formulary_catalog.domain.search.synonyms import folded, stems
 from formulary_catalog.domain.search.terms import Term
@@ -43,7 +43,6 @@ _NAME = re.compile(r"(?<![a-z0-9])[a-z0-9]+(?:-[a-z0-9]+){2,}")
 """What workflows are called: other ones that the author refers to."""
 _NEGATED = re.compile(r"\b(?:no|not|without|never)\s+[\w.-]+", re.IGNORECASE)
 """What a text says is not so: "its log has no OutOfMemoryError", "not healthy"."""
-_LEAST_CONFIDENCE = 10.0**-CONFIDENCE_DIGITS
 
 
 class Indications(NamedTuple):
@@ -133,9 +132,7 @@ def _repeated(indicated: Indications, query: QueryWords) -> Sequence[str]:
 
 def cautioned(confidence: float) -> float:
     """The confidence of a workflow that carries a caution, 0..1."""
-    likely = min(max(confidence, _LEAST_CONFIDENCE), 1 - _LEAST_CONFIDENCE)
-    log_odds = math.log(likely / (1 - likely)) - CAUTION_WEIGHT
-    return round(1 / (1 + math.exp(-log_odds)), CONFIDENCE_DIGITS)
+    return round(1 / (1 + math.exp(CAUTION_WEIGHT - log_odds_of(confidence))), CONFIDENCE_DIGITS)
 
 
 def _denied(text: str) -> frozenset[str]:

@@ -4,13 +4,13 @@
 vectors tell (`docs/search.md`); who reads the answer can, if it stands there. Pure.
 """
 
-import math
 import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import takewhile
 
 from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE, WorkflowHit
+from formulary_catalog.domain.search.confidence import log_odds_of
 from formulary_catalog.domain.search.synonyms import folded, stems
 from formulary_catalog.domain.search.terms import rarity
 from formulary_catalog.domain.text import sentences, shortened, split_camel_case, words
@@ -21,7 +21,6 @@ ALIKE = 0.5
 _MAX_NOTE = 300
 """Bytes."""
 _NAMED = 3
-_LEAST = 1e-4
 _SHORTEST = 20
 """Bytes of a quotation that tell anything."""
 _ADVISES = "|".join(
@@ -86,13 +85,8 @@ def _alike(page: Page) -> Page:
     """The first hits, which fit about equally; none where none fits."""
     if not page or page[0][0].confidence < WEAK_CONFIDENCE:
         return []
-    best = _log_odds(page[0][0].confidence)
-    return [*takewhile(lambda each: best - _log_odds(each[0].confidence) <= ALIKE, page)]
-
-
-def _log_odds(confidence: float) -> float:
-    likely = min(max(confidence, _LEAST), 1 - _LEAST)
-    return math.log(likely / (1 - likely))
+    best = log_odds_of(page[0][0].confidence)
+    return [*takewhile(lambda each: best - log_odds_of(each[0].confidence) <= ALIKE, page)]
 
 
 def _written(workflow: RemediationWorkflow) -> tuple[str, str]:

@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from formulary_catalog.domain.search.fit import Wanted
+from formulary_catalog.domain.search.query import NOTHING_TOLD, Told
 
 CONFIDENCE_DIGITS = 4
+_LEAST = 10.0**-CONFIDENCE_DIGITS
 OF_LABELS_ONLY = 0.1
 """The confidence where nothing but labels chose."""
-
-
 MOST_OF_A_SYMPTOM = 0.6
-"""The most that one workflow can be believed in where the query names a symptom that many causes share, and none of
-them."""
+"""The most that a workflow can be believed in where the query names a symptom that many causes share, and none of them.
+"""
 
 
 class Calibration(NamedTuple):
@@ -26,9 +26,9 @@ class Calibration(NamedTuple):
 
     `score`: of the log odds of a fit. `length`: of the logarithm of how rare the words of the query are together.
     `known`: of the cosine of the query and the nearest known problem (`embedding.known_problems`): the nearer a problem
-    that none of the candidates may be for, the more it takes to believe in one of them. `pasted`, `pasted_score`: what
-    is added to the constant and to the coefficient of the score for a query that a program printed. Such a text names
-    symptoms that several causes share: many workflows fit it, and only a high score tells one from the others.
+    that none of the candidates may be for, the more it takes to believe in one of them. `pasted`: what is added for a
+    query that a program printed, which says more than what is wrong. `symptom`: what is added where it names a signal
+    that several causes have in common.
     """
 
     constant: float
@@ -36,20 +36,20 @@ class Calibration(NamedTuple):
     length: float
     known: float = 0.0
     pasted: float = 0.0
-    pasted_score: float = 0.0
+    symptom: float = 0.0
 
 
 # Written by scripts/calibrate.py.
-BY_MEANING = Calibration(constant=-5.207, score=0.569, length=1.101, known=-10.931, pasted=-6.523, pasted_score=0.3)
-BY_MEANING_ALONE = Calibration(constant=-5.36, score=0.318, length=0.495, known=0.0, pasted=-5.628, pasted_score=0.262)
-BY_WORDS = Calibration(constant=-8.646, score=0.607, length=1.357, known=0.0, pasted=-1.417, pasted_score=-0.027)
+BY_MEANING = Calibration(constant=-5.461, score=0.592, length=1.113, known=-11.015, pasted=-0.96, symptom=-1.522)
+BY_MEANING_ALONE = Calibration(constant=-5.636, score=0.337, length=0.512, known=0.0, pasted=-1.078, symptom=-0.921)
+BY_WORDS = Calibration(constant=-8.947, score=0.62, length=1.415, known=0.0, pasted=-0.625, symptom=-1.413)
 
 
 class QueryPart(NamedTuple):
     """What a query itself counts in the confidence of every workflow, in log odds, and the coefficient of their scores.
 
     `length`: what the rarity of its words counts; `known`: what the nearest known problem takes from it; `pasted`: what
-    it counts that a program printed it.
+    it counts that a program printed it, `symptom` that it names one. `most`: the highest log odds of a workflow.
     """
 
     of_score: float
@@ -57,23 +57,27 @@ class QueryPart(NamedTuple):
     length: float
     known: float
     pasted: float
+    symptom: float
+    most: float
 
     @property
     def total(self) -> float:
         """What is added to `of_score` times the score of a workflow."""
-        return self.constant + self.length + self.known + self.pasted
+        return self.constant + self.length + self.known + self.pasted + self.symptom
 
     @classmethod
-    def of(cls, *, wanted: Wanted, by_meaning: bool, nearest_known: float | None, pasted: bool) -> "QueryPart":
+    def of(cls, told: Told, *, wanted: Wanted, by_meaning: bool, nearest_known: float | None) -> "QueryPart":
         """`nearest_known` is None for a model whose vectors of the known problems are not there."""
         alone = BY_MEANING_ALONE if nearest_known is None else BY_MEANING
         calibration = alone if by_meaning else BY_WORDS
         return cls(
-            of_score=calibration.score + (calibration.pasted_score if pasted else 0.0),
+            of_score=calibration.score,
             constant=calibration.constant,
             length=calibration.length * math.log1p(wanted.rarity),
             known=calibration.known * (nearest_known or 0.0),
-            pasted=calibration.pasted if pasted else 0.0,
+            pasted=calibration.pasted if told.printed else 0.0,
+            symptom=calibration.symptom if told.symptom else 0.0,
+            most=log_odds_of(MOST_OF_A_SYMPTOM) if told.no_cause else math.inf,
         )
 
 
@@ -83,13 +87,15 @@ def confidences(
     wanted: Wanted,
     by_meaning: bool,
     nearest_known: float | None,
-    pasted: bool = False,
-    names_no_cause: bool = False,
+    told: Told = NOTHING_TOLD,
 ) -> npt.NDArray[np.float64]:
-    """The probability, 0..1, that each workflow is right. For one query it rises and falls with the log odds.
+    """The probability, 0..1, that each workflow is right, whatever others there are. More log odds, no less of it."""
+    query = QueryPart.of(told, wanted=wanted, by_meaning=by_meaning, nearest_known=nearest_known)
+    likely = np.minimum(query.total + query.of_score * log_odds, query.most)
+    return (1 / (1 + np.exp(-likely))).round(CONFIDENCE_DIGITS)
 
-    What a query leaves open that `names_no_cause` is open for each workflow, whatever others there are.
-    """
-    of_query = QueryPart.of(wanted=wanted, by_meaning=by_meaning, nearest_known=nearest_known, pasted=pasted)
-    most = MOST_OF_A_SYMPTOM if names_no_cause else 1.0
-    return (most / (1 + np.exp(-(of_query.total + of_query.of_score * log_odds)))).round(CONFIDENCE_DIGITS)
+
+def log_odds_of(confidence: float) -> float:
+    """The log odds of a confidence as it is shown: those of 0 and 1 are cut to what has so many digits."""
+    likely = min(max(confidence, _LEAST), 1 - _LEAST)
+    return math.log(likely / (1 - likely))

@@ -16,7 +16,7 @@ from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.terms import RARE, USUAL_RARITY, Term, rarity
 from formulary_catalog.domain.text import PLACE_WEIGHTS
 
-MEANING_WEIGHT = 15.4
+MEANING_WEIGHT = 15.37
 """What a cosine of 1 counts. Written by scripts/calibrate.py."""
 WORDS_WEIGHT = 10.38
 """What it counts to hold all words of the query, as a share of them: many words do not outvote the meaning. Written by

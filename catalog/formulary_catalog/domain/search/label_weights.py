@@ -21,7 +21,7 @@ DETECTED_WEIGHT = 1.5
 """The same for what it requires and was detected."""
 SIGNAL_WEIGHT = 2.08
 """What it counts that it declares the signal type that the query mentions. Written by scripts/calibrate.py."""
-SEVERITY_WEIGHT = 1.48
+SEVERITY_WEIGHT = 1.47
 """The same for the severity that the query mentions. Written by scripts/calibrate.py."""
 SEVERITY_CONTRADICTED = 0.5
 """What it counts against a workflow that it declares other severities than the one that the query mentions."""

@@ -7,12 +7,13 @@ that guesses a severity must not hide the right workflow.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from formulary_catalog.domain.pasted.problems import is_consequence
 from formulary_catalog.domain.pasted.reading import read_pasted
-from formulary_catalog.domain.search.synonyms import with_names
-from formulary_catalog.domain.search.terms import USUAL_RARITY, query_terms, rarity
-from formulary_catalog.domain.text import split_camel_case, with_split_words
+from formulary_catalog.domain.search.synonyms import folded, with_names
+from formulary_catalog.domain.search.terms import NEVER_SEEN, RARE, rarity
+from formulary_catalog.domain.text import split_camel_case, with_split_words, words
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, SEVERITIES, WILDCARD, fold
 
@@ -23,12 +24,30 @@ _SAYS_WHERE = re.compile(r"[\d/()-]|^[\w.]+@")
 """Names of objects: they have digits, hyphens or slashes, or stand in brackets."""
 _EMPTY = frozenset(
     "pod pods container deployment namespace cluster is in on of for has been the a waiting state reason longer than "
-    "minutes non ready restarting restart times high low warning critical kube crash loop looping back off".split()
+    "minutes non ready restarting restart times high low warning critical kube crash loop looping back off "
+    "since this morning today yesterday night now still again team service app payments checkout orders shop".split()
 )
-"""Words of alerts and statuses that say nothing of a cause."""
+"""Words of alerts, statuses and people that say nothing of a cause, and usual names of services."""
+_OF_A_CAUSE = 1.5 * RARE
+"""A query that says less names a symptom that many causes share, such as one name and no more, or two usual words."""
 _DENIES = frozenset(("no", "not", "without", "never"))
 _OPENING, _CLOSING = "([{<\"'`", ":,;.!?)]}>\"'`"
 """What may stand around a word in a sentence."""
+
+
+class Told(NamedTuple):
+    """What a query tells, for the confidence of what answers it.
+
+    `printed`: it is of a program, which says more than what is wrong. `symptom`: that program reports a signal that
+    several causes have in common. `no_cause`: it names a symptom alone.
+    """
+
+    printed: bool = False
+    symptom: bool = False
+    no_cause: bool = False
+
+
+NOTHING_TOLD = Told()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +73,13 @@ class ParsedQuery:
         return fold(self.cause or self.signal)
 
     @property
-    def names_no_cause(self) -> bool:
-        """Whether it says only that pods crash, wait or are missing, which has many causes."""
-        if self.cause or not is_consequence(self.signal):
-            return False
-        of_signal = {word for term in query_terms(self.signal) for word in (term.word, term.origin)}
-        telling = " ".join(word for word in self.text.split() if not _SAYS_WHERE.search(word))
-        rest = {term.origin: rarity(term.word) for term in query_terms(telling) if term.word not in _EMPTY | of_signal}
-        return sum(rare for origin, rare in rest.items() if origin not in of_signal) < USUAL_RARITY
+    def told(self) -> Told:
+        """How much it tells, whatever the catalog holds."""
+        return Told(
+            printed=self.pasted,
+            symptom=self.pasted and (fold(self.signal) in CANONICAL_BY_FOLD or is_consequence(self.signal)),
+            no_cause=told_of_a_cause(self.text) < _OF_A_CAUSE,
+        )
 
     def inferred(self, *, signal_declared: bool) -> dict[str, str]:
         """What the query mentions, by dimension; `signal_declared`: an allowed workflow declares the signal type."""
@@ -69,6 +87,19 @@ class ParsedQuery:
             return {}
         read = {"signal_type": self.signal, "severity": self.severity}
         return {dimension: visible(value) for dimension, value in read.items() if value}
+
+
+def told_of_a_cause(text: str) -> float:
+    """How rare the words of a query are together that may tell a cause, in texts about operating Kubernetes.
+
+    A compound name counts by its pieces: `HighErrorRate` says no more than "high error rate". What only follows from
+    other problems counts nothing, nor do names of objects and words that no such text holds: names of services, mostly.
+    """
+    written = [word for part in text.split() if not _SAYS_WHERE.search(part) for word in words(part)]
+    without = {folded(piece) for word in written if is_consequence(word) for piece in split_camel_case(word)}
+    pieces = [piece for word in written for piece in split_camel_case(word) if piece.casefold() not in _EMPTY]
+    counted = {folded(piece): rarity(piece) for piece in pieces}
+    return sum(min(rare, RARE) for stem, rare in counted.items() if stem not in without and rare < NEVER_SEEN)
 
 
 def parse_query(query: str) -> ParsedQuery:

@@ -13,10 +13,11 @@ from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import OF_LABELS_ONLY, confidences
 from formulary_catalog.domain.search.fit import Wanted, fits
+from formulary_catalog.domain.search.query import NOTHING_TOLD, Told
 
 NOISE = 0.25
 """The cosine that texts without anything in common may have."""
-LEAST_CONFIDENCE, _GAP = 0.1, 10.0
+LEAST_CONFIDENCE, _GAP = 0.1, 12.0
 """A hit of less confidence is not worth reading, nor one whose odds are so many times lower than those of the one
 before: of the right answers to judged queries that the first bound leaves, the second loses none."""
 _LEAST_ODDS = 1e-9
@@ -43,13 +44,12 @@ def rank(
     mode: SearchMode,
     severity_inferred: bool = False,
     nearest_known: float | None = None,
-    pasted: bool = False,
-    names_no_cause: bool = False,
+    told: Told = NOTHING_TOLD,
 ) -> list[Scored]:
     """The candidates in order: highest score, name, namespace. Confidence never rises along the list.
 
-    `nearest_known`: the cosine of the query and the nearest known problem, if that is known for the model. `pasted`:
-    whether a program printed the query; `names_no_cause`: whether it names a symptom alone that many causes share.
+    `nearest_known`: the cosine of the query and the nearest known problem, if that is known for the model. `told`:
+    what the query tells.
     """
     by_meaning = mode is SearchMode.HYBRID
     fitting = fits(evidence, wanted=wanted, by_meaning=by_meaning, severity_inferred=severity_inferred)
@@ -58,14 +58,7 @@ def rank(
         confident = np.full(len(evidence), OF_LABELS_ONLY)
         unfit = np.zeros(len(evidence), bool)
     else:
-        confident = confidences(
-            scores,
-            wanted=wanted,
-            by_meaning=by_meaning,
-            nearest_known=nearest_known,
-            pasted=pasted,
-            names_no_cause=names_no_cause,
-        )
+        confident = confidences(scores, wanted=wanted, by_meaning=by_meaning, nearest_known=nearest_known, told=told)
         near = np.array([by_meaning and (one.cosine or 0.0) >= NOISE for one in evidence], bool)
         unfit = ~fitting.significant & ~near
     scored = map(Scored, evidence, scores.tolist(), confident.tolist(), unfit.tolist())

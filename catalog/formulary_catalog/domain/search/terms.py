@@ -90,3 +90,7 @@ def _counted() -> tuple[int, Mapping[str, int]]:
     source = resources.files(__package__).joinpath("word_frequencies.yaml").read_text(encoding="utf-8")
     data = yaml.load(source, Loader=yaml.CSafeLoader)
     return data["texts"], {stem: int(count) for count, stems in data["held_by"].items() for stem in stems.split()}
+
+
+NEVER_SEEN = _of_word("")
+"""How rare a word is that none of these texts holds, or one alone."""

@@ -270,8 +270,7 @@ def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest,
         mode=mode,
         severity_inferred=severity_inferred,
         nearest_known=nearest,
-        pasted=plan.parsed.pasted,
-        names_no_cause=plan.parsed.names_no_cause,
+        told=plan.parsed.told,
     )
     fitting = order if request.top_k is not None else [each for each in order if not each.fits_nothing]
     first = fitting[: max(_LOOKED_AT, (request.top_k or DEFAULT_TOP_K) + DEFAULT_TOP_K)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from formulary_catalog.domain.pasted.markup import plain_lines
 from formulary_catalog.domain.pasted.reading import read_pasted
-from formulary_catalog.domain.search.query import ParsedQuery, parse_problems, parse_query
+from formulary_catalog.domain.search.query import ParsedQuery, parse_problems, parse_query, told_of_a_cause
 from formulary_catalog.domain.text import words
 from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES, SEVERITIES
 
@@ -194,3 +194,44 @@ def test_the_most_severe_problems_of_a_notification_are_parsed_and_the_first_is_
     assert [(each.signal, each.severity) for each in parsed] == [each for each in given_ if each[1] != "info"]
     assert parsed[0] == parse_query(query)
     assert parse_problems("the disk is full") == (parse_query("the disk is full"),)
+
+
+symptoms = st.lists(
+    st.sampled_from(["disk", "full", "OOMKilled", "KubeJobFailed", "HighErrorRate", "pods", "crash", "probe", "mtls"]),
+    unique=True,
+)
+
+
+@given(symptoms)
+def test_a_word_more_never_tells_less_and_a_word_again_nothing(said: list[str]) -> None:
+    before = told_of_a_cause(" ".join(said))
+    assert told_of_a_cause(" ".join([*said, "certificate"])) >= before >= 0
+    assert told_of_a_cause(" ".join([*said, *said])) == pytest.approx(before)
+
+
+@pytest.mark.parametrize(
+    ("query", "as_much_as"),
+    [
+        ("HighErrorRate", "high error rate"),
+        ("HighErrorRate high error rate", "HighErrorRate"),
+        ("KubePodCrashLooping CrashLoopBackOff Pod shop/web-7f9c8d", "CrashLoopBackOff"),
+    ],
+)
+def test_the_name_of_an_alert_tells_no_more_than_its_words(query: str, as_much_as: str) -> None:
+    assert told_of_a_cause(query) == pytest.approx(told_of_a_cause(as_much_as))
+
+
+@pytest.mark.parametrize(
+    ("query", "is_symptom"),
+    [
+        ("OOMKilled critical", True),
+        ("OOMKilled critical payments zzledger-7f9c8d in namespace shop", True),
+        ("CrashLoopBackOff high in the payments team since this morning", True),
+        ("certificate expired", True),
+        ("OOMKilled Java heap", False),
+        ("KubePersistentVolumeFillingUp warning", False),
+        ("CrashLoopBackOff high OOMKilled exit code 137", False),
+    ],
+)
+def test_a_query_that_names_a_symptom_alone_is_told_from_one_that_tells_more(query: str, is_symptom: bool) -> None:
+    assert parse_query(query).told.no_cause == is_symptom

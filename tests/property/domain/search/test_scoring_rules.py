@@ -26,6 +26,7 @@ from formulary_catalog.domain.search.fit import (
     words_held,
 )
 from formulary_catalog.domain.search.label_weights import SEVERITY_CONTRADICTED, SEVERITY_WEIGHT
+from formulary_catalog.domain.search.query import Told
 from formulary_catalog.domain.search.scoring import NOISE, Scored, rank, worth_reading
 from formulary_catalog.domain.search.terms import USUAL_RARITY, Term, rarity
 from formulary_catalog.domain.text import PLACE_WEIGHTS, WordPlace
@@ -275,6 +276,23 @@ def test_the_confidence_is_the_logistic_of_the_weighted_evidence(
             + calibration.known * (nearest_known or 0.0)
         )
         assert value == pytest.approx(1 / (1 + math.exp(-expected)), abs=1e-4)
+
+
+@given(log_odds=st.lists(st.floats(-50, 50), min_size=1), printed=st.booleans())
+def test_no_workflow_is_believed_more_than_six_times_in_ten_where_the_query_names_no_cause(
+    log_odds: list[float], printed: bool
+) -> None:
+    usual, shared = (
+        confidences(
+            np.array(log_odds),
+            wanted=WANTED,
+            by_meaning=True,
+            nearest_known=0.0,
+            told=Told(printed=printed, symptom=True, no_cause=each),
+        )
+        for each in (False, True)
+    )
+    assert shared == pytest.approx(np.minimum(usual, 0.6))
 
 
 def test_a_known_problem_near_the_query_takes_from_the_confidence() -> None:

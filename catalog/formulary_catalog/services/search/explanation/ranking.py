@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.caution import CAUTION_WEIGHT
-from formulary_catalog.domain.search.confidence import MOST_OF_A_SYMPTOM, QueryPart
+from formulary_catalog.domain.search.confidence import QueryPart
 from formulary_catalog.domain.search.explanation.answers import (
     EvidencePart,
     ExcludedBy,
@@ -156,10 +156,7 @@ def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Itera
         return
     by_meaning = ranked.mode is SearchMode.HYBRID
     query = QueryPart.of(
-        wanted=ranked.wanted,
-        by_meaning=by_meaning,
-        nearest_known=ranked.nearest_known,
-        pasted=ranked.plan.parsed.pasted,
+        ranked.plan.parsed.told, wanted=ranked.wanted, by_meaning=by_meaning, nearest_known=ranked.nearest_known
     )
     of_score = query.of_score * scored.score
     total = of_score + query.total
@@ -174,14 +171,16 @@ def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Itera
             f"{query.known:+.2f} for the nearest known problem of Kubernetes ({nearest}), which it may be about"
         )
     if query.pasted:
-        parts.append(f"{query.pasted:+.2f} for a text that a program printed, which several causes may share")
+        parts.append(f"{query.pasted:+.2f} for a text that a program printed")
+    if query.symptom:
+        parts.append(f"{query.symptom:+.2f} for a signal that several causes have in common")
+    if total > query.most:
+        parts.append(f"{query.most - total:+.2f} since the query names no cause, so that several may be right")
+        total = query.most
     if caution:
         parts.append(f"{-CAUTION_WEIGHT:+.2f} for the caution")
         total -= CAUTION_WEIGHT
-    shared = (
-        f", times {MOST_OF_A_SYMPTOM:g}, since the query names no cause" if ranked.plan.parsed.names_no_cause else ""
-    )
-    yield f"confidence {scored.confidence:.4f} is {total:.2f} in log odds{shared}: {', '.join(parts)}"
+    yield f"confidence {scored.confidence:.4f} is {total:.2f} in log odds: {', '.join(parts)}"
 
 
 def _doubts(ranked: Ranked, found: CandidateEvidence | None) -> Iterator[str]:
