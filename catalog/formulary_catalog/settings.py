@@ -200,7 +200,7 @@ class Settings(ConnectionSettings):
     oidc_scope: str = Field(
         default="openid",
         pattern=r"^[!#-\[\]-~]+( [!#-\[\]-~]+)*$",
-        description="What MCP clients are told to ask the issuer for, with spaces between scopes.",
+        description="Scopes that MCP clients request from the issuer, with spaces between them.",
     )
     console_proxy_secret_file: Path | None = Field(
         default=None,
