@@ -116,7 +116,9 @@ class Cluster:
         self._give_away(fresh)
         if packed:
             with tarfile.open(self._template) as archive:
-                archive.extractall(fresh, filter="tar")
+                # Python before 3.11.4, such as Debian 12's in the image, has no filters and takes no argument for one.
+                archive.extraction_filter = getattr(tarfile, "tar_filter", None)
+                archive.extractall(fresh)
             for path in fresh.rglob("*"):
                 self._give_away(path)
             os.sync()
