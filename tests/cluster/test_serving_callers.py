@@ -30,7 +30,7 @@ async def test_the_command_serves_on_every_address_those_who_have_a_token(
             ready = await http.get("/readyz")
         output = process.output()
 
-    assert len(tools.tools) == 11
+    assert len(tools.tools) == 7
     assert "is not known here" in refused(unknown)
     assert stranger.status_code == 401
     assert ready.json()["callers"] == "ok"
