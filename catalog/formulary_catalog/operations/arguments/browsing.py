@@ -74,7 +74,9 @@ class FilterArguments(Arguments):
         return ListingRequest(**{name: value for name, value in asked.items() if value is not None})
 
 
-class _PlaceArguments(Targeted, FilterArguments):
+class ListArguments(Targeted, FilterArguments):
+    """Which workflows are to be listed, and what is broken."""
+
     limit: LimitThatFits = Field(None, examples=[10])
     cursor: str = Field(
         "",
@@ -84,17 +86,13 @@ class _PlaceArguments(Targeted, FilterArguments):
     )
 
 
-class ListArguments(_PlaceArguments):
-    """Which workflows are to be listed, and what is broken."""
-
-
 class FacetsArguments(FilterArguments):
     """Of which list it is asked what narrows it."""
 
     text: Text = ""
 
 
-class PageArguments(_PlaceArguments):
+class PageArguments(ListArguments):
     """The same for programs, which may ask for long pages and for any place in the list."""
 
     text: Text = ""
@@ -126,8 +124,8 @@ class RefusedArguments(Arguments):
         return ListingRequest(**dict(self))
 
 
-class _WalkArguments(Targeted):
-    """Where to begin in the graph of workflows, and how far to go."""
+class RelatedArguments(Targeted):
+    """Where to begin in the graph of workflows, how far to go, and what is broken."""
 
     entity: Name = Field(
         description="A workflow_id, a signal type or an action type.", examples=["oom-raise-memory-limit"]
@@ -153,11 +151,7 @@ class _WalkArguments(Targeted):
         return RelatedRequest(entity=self.entity, depth=self.depth, relations=relations, limit=self.limit)
 
 
-class RelatedArguments(_WalkArguments):
-    """Where to begin, and what is broken."""
-
-
-class RelatedPageArguments(_WalkArguments):
+class RelatedPageArguments(RelatedArguments):
     """The same for programs, which may go on where a page ends."""
 
     cursor: str = Field("", max_length=MAX_CURSOR_LENGTH, description="next_cursor of the page before.")

@@ -115,8 +115,10 @@ def show_command(
     from formulary_catalog.operations.workflows import DIFFERENCE, SECTION
 
     reference = parse_reference(workflow_id, version=version)
-    if target.about and (against or section):
-        raise InvalidInput("--target asks about a whole workflow; leave out --against and --section", field="target")
+    if target.about and against:
+        raise InvalidInput(
+            "--against compares whole manifests, whatever owners demand; leave out --target", field="target"
+        )
     if against:
         if section or target.remediation_id:
             raise InvalidInput(
