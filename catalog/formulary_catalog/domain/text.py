@@ -13,6 +13,7 @@ _WORD = re.compile(r"\w+")
 _NAMED = r"(?<![\w'\"`./-]){}(?![\w'\"`/-])"
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_USERINFO = re.compile(r"^([^/?#]*//)?[^/?#]*@")
 _FIELD_BOUNDARY = " | "  # no word contains a bar, so no phrase reaches across fields
 _ELLIPSIS = "…"
 _SENTENCE_BOUNDARY = re.compile(
@@ -138,3 +139,8 @@ class WordPlace(IntEnum):
 
 PLACE_WEIGHTS = (0.0, 0.5, 1.0, 1.0, 1.4)
 """What it counts where a part of the query is found, by `WordPlace`: nowhere, signal type, what, when to use, name."""
+
+
+def without_userinfo(url: str) -> str:
+    """An address for people to see: without the user and the password in it."""
+    return _USERINFO.sub(lambda found: found[1] or "", url)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import httpx2
 
+from formulary_catalog.domain.text import without_userinfo
 from formulary_catalog.domain.workflows.labels import wire_name
 from formulary_catalog.embedding.endpoint import is_remote
 from formulary_catalog.errors import FormularyError
@@ -198,6 +199,7 @@ def _refused_sweep(sweep: RefusedSweep) -> Check:
 
 async def _server(url: str, *, database_id: str) -> Check:
     """`database_id` is that of the database above, empty if it could not be asked."""
+    shown = without_userinfo(url)
     start = "start one with `formulary up`, or name another with --url"
     try:
         trust_env = not is_loopback(httpx2.URL(url).host)
@@ -206,11 +208,13 @@ async def _server(url: str, *, database_id: str) -> Check:
         state, mode, why = str(answer["status"]), str(answer["mode"]), str(answer.get("detail") or "")
         theirs = str(answer.get("database_id") or "")
     except (httpx2.HTTPError, httpx2.InvalidURL):
-        return Check(name="server", detail=f"none at {url}", way_out=start)
+        return Check(name="server", detail=f"none at {shown}", way_out=start)
     except (ValueError, LookupError, TypeError):
-        return Check(name="server", detail=f"what listens at {url} is not Formulary", way_out=start)
+        return Check(name="server", detail=f"what listens at {shown} is not Formulary", way_out=start)
     if database_id and theirs and theirs != database_id:
         way_out = "name its database with --database-url or --data-dir, or the server of this one with --url"
-        return Check(name="server", detail=f"{state} at {url}, but of another database than this one", way_out=way_out)
-    way_out = "" if state == "ready" else why or f"look at {url.rstrip('/')}/readyz and at the server's log"
-    return Check(name="server", detail=f"{state} at {url}, mode {mode}", way_out=way_out)
+        return Check(
+            name="server", detail=f"{state} at {shown}, but of another database than this one", way_out=way_out
+        )
+    way_out = "" if state == "ready" else why or f"look at {shown.rstrip('/')}/readyz and at the server's log"
+    return Check(name="server", detail=f"{state} at {shown}, mode {mode}", way_out=way_out)

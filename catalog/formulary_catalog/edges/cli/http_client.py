@@ -9,6 +9,7 @@ import httpx2
 from pydantic import ValidationError
 
 from formulary_catalog.domain.answers.catalog import Answer, InvocationAnswer
+from formulary_catalog.domain.text import without_userinfo
 from formulary_catalog.edges.cli.options import DEFAULT_URL, settings_of
 from formulary_catalog.edges.cli.sources import note_source
 from formulary_catalog.errors import (
@@ -49,7 +50,8 @@ class Remote:
 
     @property
     def url(self) -> str:
-        return str(self._client.base_url).rstrip("/")
+        """Its address, as messages name it."""
+        return without_userinfo(str(self._client.base_url)).rstrip("/")
 
     async def answer(self, kind: type[_A], method: str, path: str, *, in_result: bool = False, **options: Any) -> _A:
         """The answer to one request; `in_result` takes it out of the envelope of JSON-RPC.
@@ -94,13 +96,17 @@ async def connected(url: str, *, token: str = "", seconds: float) -> AsyncIterat
     except httpx2.InvalidURL:
         address = httpx2.URL()
     if address.scheme not in ("http", "https") or not address.host:
-        raise InvalidInput(f"--url {url!r} is not an HTTP address; give one such as http://127.0.0.1:8080", field="url")
+        raise InvalidInput(
+            f"--url {without_userinfo(url)!r} is not an HTTP address; give one such as http://127.0.0.1:8080",
+            field="url",
+        )
     # A proxy of the environment cannot reach our own loopback.
     trust_env = not is_loopback(address.host)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with httpx2.AsyncClient(base_url=address, headers=headers, timeout=seconds, trust_env=trust_env) as client:
-        note_source(f"{address}".rstrip("/"))
-        yield Remote(client)
+        server = Remote(client)
+        note_source(server.url)
+        yield server
 
 
 def incident_headers(remediation_id: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from formulary_catalog.domain.text import without_userinfo
 from formulary_catalog.edges.cli.options import settings_of
 from formulary_catalog.errors import InvalidInput
 
@@ -31,8 +32,8 @@ def database_settings(*, database_url: str | None, data_dir: Path | None) -> "Se
     """
     if (url := os.environ.get(_URL)) and not (database_url or data_dir):
         raise InvalidInput(
-            f"{_URL} is {url!r}, and this command works on a database itself, not over a server; name the database "
-            f"with --database-url or --data-dir, or unset {_URL}",
+            f"{_URL} is {without_userinfo(url)!r}, and this command works on a database itself, not over a server; "
+            f"name the database with --database-url or --data-dir, or unset {_URL}",
             field="database_url",
         )
     return settings_of(database_url=database_url, data_dir=data_dir)

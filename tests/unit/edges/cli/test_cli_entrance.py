@@ -1,18 +1,22 @@
 """What somebody meets first: help in groups, the version, a manifest to begin with, completion, and pipes."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from formulary_catalog.domain.yaml_text import manifest_text
 from formulary_catalog.edges.cli.authoring.manifests import new_command
+from formulary_catalog.edges.cli.http_client import connected
 from formulary_catalog.edges.cli.main import main
+from formulary_catalog.edges.cli.sources import take_source
 from formulary_catalog.errors import NoExecutor
 from formulary_catalog.runtime.terminal import Page
 from formulary_catalog.store.database.migrate import HEAD
@@ -104,6 +108,34 @@ def test_a_new_manifest_needs_the_name_of_an_object() -> None:
 
     assert result.exit_code == 2
     assert "is no name of an object" in result.stderr
+
+
+@pytest.mark.parametrize("typed", ["http://me:s3cret@127.0.0.1:1", "ftp://me:s3cret@x", "me:s3cret@x"])
+@pytest.mark.parametrize("command", ["list", "doctor"])
+def test_no_message_has_the_password_of_an_address(typed: str, command: str, tmp_path: Path) -> None:
+    given = [command, "--url", typed] + (["--data-dir", str(tmp_path)] if command == "doctor" else [])
+    result = CliRunner().invoke(main, given)
+
+    assert result.exit_code != 0
+    assert "s3cret" not in result.output
+
+
+def test_a_command_on_a_database_does_not_print_the_password_of_a_server() -> None:
+    result = CliRunner().invoke(main, ["trace", "verify"], env={"FORMULARY_URL": "https://me:s3cret@host/x@y"})
+
+    assert result.exit_code == 2
+    assert "FORMULARY_URL is 'https://host/x@y'" in result.stderr
+
+
+def test_the_address_of_a_server_that_answered_is_reported_without_a_password() -> None:
+    async def reached() -> None:
+        async with connected("https://me:s3cret@formulary.example/", seconds=1):
+            pass
+
+    with click.Context(main):
+        asyncio.run(reached())
+
+        assert take_source() == "https://formulary.example"
 
 
 def test_a_reader_that_has_enough_is_no_failure() -> None:
