@@ -100,3 +100,93 @@ def test_a_certificate_for_another_name_is_said(cluster: Cluster, monkeypatch: p
 
     assert (result.exit_code, cluster.asked) == (3, [])
     assert "for other names than 127.0.0.1" in result.stderr
+
+
+@pytest.mark.parametrize("variables", [{"FORMULARY_TOKEN": "mine"}, {"FORMULARY_URL": "http://127.0.0.1:1"}])
+def test_what_a_person_typed_wins_over_the_environment(
+    cluster: Cluster, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    run("--service-account", "shop/oncall", "list")
+
+    assert cluster.asked == [("/api/v1/workflows", "Bearer a.token.of-it")]
+
+
+def test_an_empty_address_of_the_environment_names_no_server(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORMULARY_URL", "")
+    monkeypatch.setenv("FORMULARY_TOKEN", "mine")
+
+    run("list")
+
+    assert cluster.asked == [("/api/v1/workflows", "Bearer mine")]
+
+
+def test_an_address_of_the_environment_is_asked_where_no_cluster_is_typed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORMULARY_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("FORMULARY_SERVICE_ACCOUNT", "shop/oncall")
+
+    assert (run("list").exit_code, cluster.called()) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "made"),
+    [
+        (("--service-account", "a/b", "console"), "create token b --namespace=a"),
+        (("--service-account", "a/b", "console", "--service-account", "e/f"), "create token f --namespace=e"),
+        (("--context", "prod", "console"), "--context=prod create token d --namespace=c"),
+    ],
+)
+def test_the_console_is_opened_as_the_person_typed(
+    cluster: Cluster, arguments: tuple[str, ...], made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORMULARY_SERVICE_ACCOUNT", "c/d")
+
+    run(*arguments, "--service", "busy")
+
+    assert cluster.called()[0].startswith(made)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("runbooks", "list"), "asks no server"),
+        (("trace", "verify"), "asks no server"),
+        (("trace", "export", "--all"), "asks no server"),
+        (("governance", "evaluate", "a"), "asks no server"),
+        (("migrate",), "asks no server"),
+        (("list", "--url", "http://127.0.0.1:1"), "--url names what is asked"),
+        (("list", "--data-dir=x"), "--data-dir names what is asked"),
+    ],
+)
+def test_a_cluster_is_refused_where_it_would_not_be_asked(
+    cluster: Cluster, arguments: tuple[str, ...], reason: str
+) -> None:
+    result = run("--context", "prod", "--service-account", "a/b", *arguments)
+
+    assert (result.exit_code, cluster.called()) == (2, [])
+    assert reason in result.stderr
+    assert "leave out --context, --service-account" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [("trace", "verify"), ("governance", "evaluate", "a")])
+def test_no_port_is_forwarded_for_what_asks_no_server(
+    cluster: Cluster, arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORMULARY_TOKEN", "mine")
+    monkeypatch.setenv("FORMULARY_DATA_DIR", str(tmp_path / "none"))
+
+    result = run(*arguments)
+
+    assert cluster.called() == []
+    assert "FORMULARY_URL" not in result.stderr
+
+
+def test_the_version_is_that_of_formulary(cluster: Cluster) -> None:
+    result = run("--version")
+
+    assert (result.exit_code, cluster.called()) == (0, [])
+    assert result.output.startswith("formulary, version ")

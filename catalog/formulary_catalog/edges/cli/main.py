@@ -129,8 +129,13 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
     ctx.exit()
 
 
+version_option = click.option(
+    "--version", is_flag=True, callback=_print_version, expose_value=False, is_eager=True, help=_VERSION
+)
+
+
 @click.group(cls=Commands, context_settings=CONTEXT_SETTINGS)
-@click.option("--version", is_flag=True, callback=_print_version, expose_value=False, is_eager=True, help=_VERSION)
+@version_option
 def main() -> None:
     """A catalog of remediation workflows for Kubernetes, searched by agents under the constraints of the incident.
 

@@ -9,11 +9,12 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import IO, Any
 
 import click
+from click.core import ParameterSource
 
 from formulary_catalog.errors import StartupError, Unavailable
 
@@ -82,8 +83,18 @@ class ClusterServer:
         return [found, *([f"--context={self.context}"] if self.context else [])]
 
 
+def typed_parameters(context: click.Context) -> list[str]:
+    """The parameters of a command that a person gave on the command line."""
+    return [name for name in context.params if is_typed(context, name)]
+
+
+def is_typed(context: click.Context, name: str) -> bool:
+    """Whether a person gave a parameter on the command line."""
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that name a server in a cluster, handed on as `server`."""
+    """The options that name a server in a cluster, handed on as `server`; one that is typed wins over `ctx.obj`."""
 
     @wraps(command)
     def with_server(
@@ -96,6 +107,10 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
             audience=audience,
             context=context,
         )
+        current = click.get_current_context()
+        if (named_before := current.find_object(ClusterServer)) is not None:
+            typed = {name: getattr(server, name) for name in typed_parameters(current) if hasattr(server, name)}
+            server = replace(named_before, **typed)
         command(server=server, **others)
 
     options = [
