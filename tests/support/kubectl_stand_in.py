@@ -8,6 +8,7 @@ echo "$@" >> "{log}"
 case "$*" in
 *"create token nobody"*) echo 'error: failed to create token: serviceaccounts "nobody" not found' >&2; exit 1;;
 *"create token"*) echo a.token.of-it;;
+*"config current-context"*) echo current;;
 *"get service secured"*) printf https;;
 *"get service"*) ;;
 *service/absent*) echo 'Error from server (NotFound): services "absent" not found' >&2; exit 1;;

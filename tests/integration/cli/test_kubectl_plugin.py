@@ -64,6 +64,7 @@ def test_a_command_asks_the_server_of_the_kubeconfig_as_the_service_account(clus
     assert result.exit_code == 1, result.output  # there is none
     assert cluster.asked == [("/api/v1/workflows", "Bearer a.token.of-it")]
     made, _, forwarded = cluster.called()
+    assert result.stderr.endswith("answer of service formulary in formulary of context prod\n")
     assert made.startswith("--context=prod create token oncall --namespace=shop --audience=formulary")
     assert forwarded.startswith("--context=prod port-forward --namespace=formulary")
 
@@ -71,10 +72,11 @@ def test_a_command_asks_the_server_of_the_kubeconfig_as_the_service_account(clus
 def test_a_token_of_the_environment_is_sent_and_none_is_made(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORMULARY_TOKEN", "mine")
 
-    run("-n", "catalog", "list")
+    result = run("-n", "catalog", "list")
 
+    assert result.stderr.endswith("answer of service formulary in catalog of context current\n")
     assert cluster.asked == [("/api/v1/workflows", "Bearer mine")]
-    assert [call.split()[0] for call in cluster.called()] == ["get", "port-forward"]
+    assert [call.split()[0] for call in cluster.called()] == ["get", "port-forward", "config"]
     assert "--namespace=catalog" in cluster.called()[1]
 
 

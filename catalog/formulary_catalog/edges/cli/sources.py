@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from formulary_catalog.settings import Settings
 
 SOURCE = "formulary.source"
+_NAMES = "formulary.source_names"
 _URL = "FORMULARY_URL"
 
 
@@ -52,7 +53,12 @@ async def opened_database(settings: "Settings", *, role: str = "") -> AsyncItera
 def note_source(source: str) -> None:
     """Let a server or a database be reported when the command is done; nothing outside a command."""
     if (context := click.get_current_context(silent=True)) is not None:
-        context.meta[SOURCE] = source
+        context.meta[SOURCE] = context.meta.get(_NAMES, {}).get(source, source)
+
+
+def name_source(source: str, name: str) -> None:
+    """Let a source be reported by a name that tells people more than its address."""
+    click.get_current_context().meta.setdefault(_NAMES, {})[source] = name
 
 
 def take_source() -> str:

@@ -35,6 +35,16 @@ class ClusterServer:
     audience: str
     context: str
 
+    def described(self) -> str:
+        """Which server this is, for people; where no context is named, that of the kubeconfig."""
+        context = self.context
+        if not context:
+            asked = [*self._kubectl(), "config", "current-context"]
+            found = subprocess.run(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+            context = found.stdout.strip()
+        of_context = f" of context {context}" if context else ""
+        return f"service {self.service} in {self.namespace}{of_context}"
+
     def protocol(self) -> str:
         """How it is spoken to: `http` or `https`.
 

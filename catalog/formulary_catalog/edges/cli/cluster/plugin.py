@@ -16,6 +16,7 @@ import click
 from formulary_catalog.edges.cli.cluster.forwarding import HTTPS, cluster_options, is_typed, typed_parameters
 from formulary_catalog.edges.cli.main import CONTEXT_SETTINGS, Commands, version_option
 from formulary_catalog.edges.cli.options import COMMAND
+from formulary_catalog.edges.cli.sources import name_source
 from formulary_catalog.errors import InvalidInput, Unavailable
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ def _reached(server: "ClusterServer", *, as_account: bool) -> Iterator[None]:
         Thread(target=deque, args=(output, 0), daemon=True).start()  # a line for each connection fills the pipe
         before = dict(os.environ)
         url = f"http://127.0.0.1:{port}"
+        name_source(url, server.described())
         os.environ |= {"FORMULARY_URL": url, "FORMULARY_TOKEN": token}
         try:
             yield
