@@ -188,7 +188,11 @@ class RunWiring:
 
     async def find_kinds(self) -> None:
         """Find out whether the kinds for runs are there for us; serving a catalog does not wait for them."""
-        if self._runs_something and await self._serves_kinds():
+        if not self._runs_something:
+            return
+        if reason := await self._why_not_served():
+            _log.warning("nothing_is_run", reason=reason)
+        else:
             self.kinds = RUN_KINDS
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
@@ -209,24 +213,22 @@ class RunWiring:
     def _runs_something(self) -> bool:
         return self._settings.execution is not ExecutionMode.OFF
 
-    async def _serves_kinds(self) -> bool:
+    async def _why_not_served(self) -> str:
+        """Why the kinds are not there for us; empty if they are."""
         somewhere = next(iter(self._settings.watch_namespaces), "")
         for resource in RUN_KINDS:
             try:
-                if await self._client.serves(resource.path(namespace=somewhere)):
-                    continue
-                reason = f"the cluster does not serve {resource.plural}.{resource.group}; apply its CRD"
+                if not await self._client.serves(resource.path(namespace=somewhere)):
+                    return f"the cluster does not serve {resource.plural}.{resource.group}; apply its CRD"
             except KubernetesRefused as error:
-                reason = str(error)
-            _log.warning("nothing_is_run", reason=reason)
-            return False
-        return True
+                return str(error)
+        return ""
 
     async def _until_kinds_are_served(self) -> None:
         while True:
-            await asyncio.sleep(_KINDS_SECONDS)
-            if await self._serves_kinds():
+            if not await self._why_not_served():  # at once, too: a standby may have started long ago
                 raise StartupError("the kinds for running workflows are there now; a restart begins to run them")
+            await asyncio.sleep(_KINDS_SECONDS)
 
     async def _keep_announcing(self) -> None:
         """Say again and again that we are there, and what the server must know of us to answer as we shall judge."""

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from formulary_catalog.domain.alerts.source import MIN_SECRET, SecretKey, not_allowed, source_spec
-from formulary_catalog.errors import FormularyError, InvalidInput, NotInvocable
+from formulary_catalog.errors import FormularyError, InvalidInput, NotInvocable, StartupError
 from formulary_catalog.store.database.fencing import Superseded
 from formulary_catalog.store.incident_sources import IncidentSourceWriter
 from formulary_operator.api.names import INCIDENT_SOURCES, SECRETS, Json, Resource
@@ -24,6 +24,7 @@ from formulary_operator.sources.status import mapped, receiving, refused, source
 from formulary_operator.watch.queue import SOURCE_KINDS, ObjectKey, Priority, WorkQueue
 
 _LOOK_SECONDS = 5.0
+_KIND_SECONDS = 30.0
 _log = structlog.get_logger(__name__)
 
 
@@ -51,18 +52,34 @@ class SourceReconciler:
 
     async def find_kinds(self) -> None:
         """Find out whether the kind is there for us; serving a catalog does not wait for it."""
-        try:
-            if await self._client.serves(INCIDENT_SOURCES.path(namespace=self._any_namespace)):
-                self.kinds = SOURCE_KINDS
-                return
-            reason = "the cluster does not serve incidentsources.formulary.dev; apply its CRD"
-        except KubernetesRefused as error:
-            reason = str(error)
-        _log.warning("no_alerts_are_taken", reason=reason)
+        if reason := await self._why_not_served():
+            _log.warning("no_alerts_are_taken", reason=reason)
+        else:
+            self.kinds = SOURCE_KINDS
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
-        """What has to be done all the time so that people learn which alerts could not be used."""
-        return [self._keep_reporting()] if self.kinds else []
+        """What has to be done all the time so that people learn which alerts could not be used, or until any can be."""
+        return [self._keep_reporting() if self.kinds else self._until_served()]
+
+    async def _why_not_served(self) -> str:
+        """Why the kind is not there for us; empty if it is."""
+        try:
+            if await self._client.serves(INCIDENT_SOURCES.path(namespace=self._any_namespace)):
+                return ""
+        except KubernetesRefused as error:
+            return str(error)
+        return "the cluster does not serve incidentsources.formulary.dev; apply its CRD"
+
+    async def _until_served(self) -> None:
+        """Look at once, since a standby may have started long ago, and then again and again.
+
+        Raises:
+            StartupError: the kind is there now; only a new process watches it.
+        """
+        while True:
+            if not await self._why_not_served():
+                raise StartupError("the kind IncidentSource is there now; a restart begins to take alerts")
+            await asyncio.sleep(_KIND_SECONDS)
 
     async def stored(self) -> list[tuple[str, str]]:
         """What the database holds of objects that may be gone."""
