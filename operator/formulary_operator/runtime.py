@@ -262,6 +262,7 @@ class Operator:
         self._metrics.leader.set(1)
         self._metrics.queue_depth.set_function(lambda: len(self._queue))
         self._notes.lead()
+        self._embedding.cool_down()
         workers = [
             asyncio.create_task(self._queue.work(self._reconcile, failed=self._failed))
             for _ in range(self._settings.workers)

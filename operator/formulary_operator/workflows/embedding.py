@@ -1,6 +1,7 @@
 """The embedder of the operator: loaded when there is a text to embed, given back when there has been none for a while.
 
-It is half of the operator's memory, and idle nearly all of the time. Loading it again takes about half a second.
+It is half of the operator's memory, and idle nearly all of the time. Loading it again takes about half a second. A
+standby keeps it: a new leader has texts to embed at once.
 """
 
 import asyncio
@@ -55,6 +56,7 @@ class Embedding:
         self._loading = asyncio.Lock()
         self._running = asyncio.Lock()
         self._giving_back: asyncio.TimerHandle | None = None
+        self._kept = False
 
     async def model_id(self) -> str:
         """The model that vectors are to be of; empty while there can be none, which is tried again every minute.
@@ -78,8 +80,15 @@ class Embedding:
         return self._mismatch or self._problem
 
     async def warm_up(self) -> None:
-        """Load the model before there is a text, so that the first one need not wait for it."""
+        """Load the model before there is a text, and keep it until `cool_down`: the first one need not wait for it."""
+        self._kept = True
         await self._loaded()
+
+    def cool_down(self) -> None:
+        """Give the model back when it is idle again, after `warm_up`."""
+        if self._kept:
+            self._kept = False
+            self._give_back_later()
 
     async def vector(self, text: str, *, model_id: str) -> npt.NDArray[np.float32] | None:
         """The vector of a text, float32 of shape (384,); None while there is no embedder of this model or it fails.
@@ -188,6 +197,8 @@ class Embedding:
         self._giving_back = asyncio.get_running_loop().call_later(self._idle_seconds, self._give_back)
 
     def _give_back(self) -> None:
+        if self._kept:
+            return
         self._embedder = None
         gc.collect()  # it refers to itself, and would stay until the next full collection
         _return_freed_memory()

@@ -65,6 +65,16 @@ async def test_the_embedder_is_given_back_when_idle_and_loaded_again_for_the_nex
     assert await busy.model_id() == embedder.model_id
 
 
+async def test_a_standby_keeps_the_embedder_until_it_leads(models: ModelStore) -> None:
+    standby = embedding(models, idle_seconds=0)
+    await standby.warm_up()
+    await asyncio.sleep(0.05)
+    assert holds_model(standby)
+
+    standby.cool_down()
+    await asyncio.to_thread(wait_until, lambda: not holds_model(standby), what="it to be given back")
+
+
 async def test_the_embedder_stays_between_texts_that_follow_each_other(models: ModelStore) -> None:
     busy = embedding(models)
     await vector(busy)
