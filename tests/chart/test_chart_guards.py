@@ -12,6 +12,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"database": {"mode": "external"}},
         "database.external.existingSecret must name the Secret",
     ),
+    "a name of the selector alone": (
+        {**charts.EXTERNAL, "nameOverride": "my.Formulary"},
+        "would begin with formulary-my.Formulary, which no Service may be named; set fullnameOverride",
+    ),
     "external without an address for server and operator": (
         {"database": {"external": {"existingSecret": "formulary-database"}}},
         r"must name two keys of the Secret formulary-database, neither of them the owner's \(uri\): add the addresses "

@@ -76,7 +76,8 @@ def test_an_unknown_value_is_refused_by_name(path: Path) -> None:
         (("catalog", "watchNamespaces"), ["A b"]),
         (("commonLabels",), {"a": 1}),
         (("commonLabels",), {"a": "b c"}),
-        (("nameOverride",), "Formulary"),
+        (("nameOverride",), "a b"),
+        (("nameOverride",), "a" * 64),
         (("namespaceOverride",), "Formulary"),
         (("execution", "namespaces"), ["A b"]),
         (("server", "livenessProbe"), None),
@@ -92,6 +93,15 @@ def test_an_unknown_value_is_refused_by_name(path: Path) -> None:
 def test_a_wrong_value_is_refused(path: Path, value: object) -> None:
     with pytest.raises(HelmValuesError, match=path[-1]):
         charts.chart().validate_schema(changed(charts.EXTERNAL, path, value))
+
+
+@pytest.mark.parametrize("name", ["Formulary", "my.formulary", "a" * 63])
+def test_a_name_that_only_the_selector_of_an_earlier_release_has_is_kept(name: str) -> None:
+    values = charts.EXTERNAL | {"nameOverride": name, "fullnameOverride": "formulary"}
+
+    charts.chart().validate_schema(values)
+    deployments = [each for each in charts.render(values) if each["kind"] == "Deployment"]
+    assert {each["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"] for each in deployments} == {name}
 
 
 def test_the_defaults_and_every_example_fit_the_schema() -> None:
