@@ -78,6 +78,10 @@ def test_an_unknown_value_is_refused_by_name(path: Path) -> None:
         (("commonLabels",), {"a": "b c"}),
         (("nameOverride",), "a b"),
         (("nameOverride",), "a" * 64),
+        (("authentication", "oidc", "scope"), ""),
+        (("authentication", "oidc", "scope"), "openid  profile"),
+        (("authentication", "oidc", "scope"), 'api://"x"'),
+        (("authentication", "oidc", "scope"), "openid\\profile"),
         (("namespaceOverride",), "Formulary"),
         (("execution", "namespaces"), ["A b"]),
         (("server", "livenessProbe"), None),
@@ -102,6 +106,12 @@ def test_a_name_that_only_the_selector_of_an_earlier_release_has_is_kept(name: s
     charts.chart().validate_schema(values)
     deployments = [each for each in charts.render(values) if each["kind"] == "Deployment"]
     assert {each["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"] for each in deployments} == {name}
+
+
+def test_a_scope_of_an_application_is_taken() -> None:
+    charts.chart().validate_schema(
+        changed(charts.EXTERNAL, ("authentication", "oidc", "scope"), "openid api://formulary/.default")
+    )
 
 
 def test_the_defaults_and_every_example_fit_the_schema() -> None:
