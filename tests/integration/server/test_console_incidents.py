@@ -79,10 +79,14 @@ async def test_the_page_of_an_incident_that_nobody_asked_for_shows_what_would_be
         await ContextWriter(writing).save(unasked)
         try:
             page = await world.page("/incidents/rr-unasked", by="early")
+            named = await world.client.get(
+                "/console/incidents/early/unasked", headers={"Authorization": "Bearer early"}
+            )
             foreign = await world.page("/incidents/rr-unasked", by="sre", status=404)
         finally:
             await ContextWriter(writing).remove(namespace=unasked.namespace, name=unasked.name)
-    assert "No searches for this incident yet." in page
+    assert "There are no searches for this incident that you may read." in page
+    assert (named.status_code, named.headers["location"]) == (303, "/console/incidents/rr-unasked")
     assert "What would be offered" in page
     assert "EarlySignal" not in foreign
 

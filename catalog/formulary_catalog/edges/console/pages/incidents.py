@@ -9,12 +9,13 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
+from starlette.responses import RedirectResponse
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.audit.chain import OWN_TRACE
 from formulary_catalog.domain.audit.export import FileName, directory_name
 from formulary_catalog.domain.audit.wording import spell_duration
-from formulary_catalog.domain.console_address import CONSOLE_PATH
+from formulary_catalog.domain.console_address import CONSOLE_PATH, incident_address
 from formulary_catalog.domain.reading import IncidentAnswer, TraceAnswer
 from formulary_catalog.domain.runs.run import DRY_RUN, NO_RUN, OUTCOMES, REFUSED
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
@@ -105,8 +106,10 @@ async def incident(request: Request, trace_id: str) -> Response:
             asked.trace_id, limit=min(asked.limit, _EVENTS), after=asked.cursor, caller=caller
         )
     except NotFound:
-        # Nobody has asked about it yet: a person who comes from its notification needs no agent.
+        # Nobody may have asked about it yet: a person who comes from its notification needs no agent.
         known = await services_of(request).incidents.incident(asked.trace_id, caller=caller)
+        if known.trace_id not in ("", asked.trace_id):  # it was named by its object
+            return RedirectResponse(incident_address(known.trace_id), status_code=303)
         return render(request, "incident_alert.html", title=asked.trace_id, demands=known)
     demands = await _demands(request, trace, caller=caller)
     waiting = await services_of(request).runs.waiting(trace_id=asked.trace_id, limit=_CARDS, caller=caller)
