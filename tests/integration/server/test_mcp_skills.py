@@ -231,6 +231,7 @@ async def test_the_prompt_teaches_the_tools_in_their_order(url: str, mode: str) 
     assert listed.name == "remediate"
     assert sorted(order, key=taught.index) == order
     assert "OOMKilled in shop/checkout" in taught
+    assert "`governance_gate` if it is listed" in taught
 
 
 @pytest.mark.parametrize(

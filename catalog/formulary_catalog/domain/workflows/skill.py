@@ -85,7 +85,7 @@ The constraints of the incident are applied by the server. What it does not retu
 3. Call `get_workflow_details` for the best one or two results. Read `when_not_to_use` and `preconditions` first, and
    check them in the cluster. Follow `caution`.
 4. Call `record_workflow_selection` with the `search_id` and your reasons, also if you chose none of the first.
-5. Before an action that no workflow covers, call `governance_gate`.
+5. Before an action that no workflow covers, call `governance_gate` if it is listed. If not, ask a person.
 6. Call `invoke_workflow` with `dry_run: true`, read the manifest, then call it without. It may answer
    `awaiting_approval`: a person decides then, and you wait with `get_invocation_status`.
 7. Check that the symptom is gone. If not, read `rollback_steps` and `related`, and search again with what you learned.
