@@ -56,7 +56,7 @@ _DATABASE_PATIENCE = 600.0
 _DRAIN_SECONDS = 8.0
 _CRD_SECONDS = 2.0
 _STANDBY_SECONDS = 5.0
-"""Who does not lead by then stands by."""
+"""A replica that does not lead after this time stands by."""
 _log = structlog.get_logger(__name__)
 
 

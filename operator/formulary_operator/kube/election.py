@@ -33,7 +33,7 @@ def holder(spec: Spec) -> str:
 
 
 def seconds_until_claim(seen: Observed, *, identity: str, now: float, seconds: int) -> float:
-    """When the lease is ours, free, or held by somebody who stopped renewing it; 0 if it is.
+    """Seconds until the lease may be claimed; 0 if now.
 
     `seconds` is how long a record without a duration of its own is honoured.
     """
