@@ -147,11 +147,14 @@ def test_a_reader_that_has_enough_is_no_failure() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_command_that_is_interrupted_has_not_done_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(**_: object) -> None:
+@pytest.mark.parametrize(("place", "name"), [(new_command, "callback"), (main, "get_command")])
+def test_a_command_that_is_interrupted_has_not_done_it(
+    place: object, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(new_command, "callback", interrupted)
+    monkeypatch.setattr(place, name, interrupted)
     result = CliRunner().invoke(main, ["new", "a"])
 
     assert (result.exit_code, result.stderr) == (130, "formulary: stopped\n")
