@@ -6,10 +6,11 @@ names that one. Another object that a run names in the namespace has owners of i
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.runs.command_uses import NO_USE, ParameterUse, parameter_uses
 from formulary_catalog.domain.targets.reference import KINDS, TargetKind, TargetReference, is_object_name, known_kind
 from formulary_catalog.domain.targets.surroundings import ANY_PODS
 from formulary_catalog.domain.workflows.manifest import Parameter, WorkflowSpec
@@ -32,14 +33,7 @@ _OF_KIND = {
 _CONTROLLERS = ("Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job", "ReplicaSet", "Pod")
 """What a workload is, the outermost first."""
 _MOST_NAMED = 16
-_ON_PODS = frozenset({"exec", "logs", "debug", "attach"})
-"""What kubectl does with a pod where no kind is named."""
-_BEFORE_NAME = r"(?<![\w.$/{-])([A-Za-z]+)(?:\.[\w.]+)?(?:/|\s+(?:(?:-[it]+|--[\w-]+(?:=\S+)?)\s+)*)"
-"""A kind, or what is done with a pod, right before the name, as in `deployment/web` and `exec -i web`."""
-_BEFORE_NAMESPACE = r"\s(?:-n|--namespace)(?:=|\s+)"
 _BETWEEN_NAMES = re.compile(r"[\s,]+")
-_BETWEEN_COMMANDS = re.compile(r"[\n|;&]")
-_KUBECTL = re.compile(r"\b(?:kubectl|oc|helm)\s")
 
 
 def bound_input(spec: WorkflowSpec, given: Mapping[str, Any], *, context: RequestContext | None) -> Mapping[str, Any]:
@@ -50,9 +44,10 @@ def bound_input(spec: WorkflowSpec, given: Mapping[str, Any], *, context: Reques
     """
     if context is None or context.analysis:
         return given
-    bound = dict(given)
+    bound, uses = dict(given), _uses(spec)
     for parameter in spec.parameters:
-        allowed = _allowed(parameter, context=context)
+        use = uses.get(parameter.name, NO_USE)
+        allowed = _allowed(parameter, use=use, context=context)
         if allowed is None:
             continue
         value = given.get(parameter.name)
@@ -61,7 +56,7 @@ def bound_input(spec: WorkflowSpec, given: Mapping[str, Any], *, context: Reques
             if allowed and (value in (None, "") or not parameter.name.upper().endswith(f"_{_NAMESPACE}")):
                 bound[parameter.name] = allowed[0]
                 continue
-        agrees = _selects_as if _SELECTOR.fullmatch(parameter.name.upper()) else _is_same
+        agrees = _selects_as if _is_selector(parameter, use=use) else _is_same
         if value not in (None, "") and not any(agrees(value, each) for each in allowed):
             raise _another(parameter, context=context, instead=allowed)
     return bound
@@ -73,26 +68,25 @@ def named_objects(
     """The objects in the namespace of the target that a run names besides: what their owners demand holds for it.
 
     A parameter names one by its own name, as METRICS_DEPLOYMENT, by its value, as `deployment/metrics`, or as a command
-    uses it. Of other kinds than `KINDS`, and outside a namespace, no labels are read.
+    uses it. Of other kinds than `KINDS` no labels are read.
 
     Raises:
-        InvalidInput: one is a node or a namespace, and not that of the target, or there are too many to read.
+        InvalidInput: one is a node or a namespace, and not that of the target, or in a namespace where the target is
+            in none; a value holds a flag beside a name, or there are too many to read.
     """
-    if context is None or context.analysis or not context.target_namespace:
+    if context is None or context.analysis:
         return []
-    commands = _commands(spec)
+    uses = _uses(spec)
     known = {*_objects(context), ("Node", context.target_node), ("Namespace", context.target_namespace)}
     found: dict[TargetReference, None] = {}
     for parameter in spec.parameters:
-        if _allowed(parameter, context=context) is not None:
+        use = uses.get(parameter.name, NO_USE)
+        if _allowed(parameter, use=use, context=context) is not None:
             continue
-        value = values.get(parameter.name)
-        value = parameter.default if value in (None, "") else value
-        kinds = _kinds_of(parameter.name, commands=commands)
-        for kind, name in _named(value, kinds=kinds):
+        for kind, name in _named(parameter, values, kinds=_kinds_of(parameter, use=use)):
             if (kind.kind, name) in known:
                 continue
-            if not kind.namespaced:
+            if not (kind.namespaced and context.target_namespace):
                 raise _another(parameter, context=context)
             found[TargetReference(namespace=context.target_namespace, kind=kind.kind, name=name)] = None
             if len(found) > _MOST_NAMED:
@@ -106,25 +100,26 @@ def named_namespaces(spec: WorkflowSpec, values: Mapping[str, Any], *, home: str
     Its parameters are bound to nothing. `home` is the namespace of the run.
 
     Raises:
-        InvalidInput: there are too many to read.
+        InvalidInput: a value holds a flag beside a name, or there are too many to read.
     """
-    commands, names = _commands(spec), {home: None}
+    uses, names = _uses(spec), {home: None}
     for parameter in spec.parameters:
-        if _is_namespace(parameter) or _NAMESPACES in _kinds_of(parameter.name, commands=commands):
-            value = values.get(parameter.name)
-            value = parameter.default if value in (None, "") else value
-            names |= dict.fromkeys(name for _, name in _named(value, kinds=[_NAMESPACES]))
+        kinds = _kinds_of(parameter, use=uses.get(parameter.name, NO_USE))
+        named = _named(parameter, values, kinds=kinds)
+        names |= {name: None for kind, name in named if kind == _NAMESPACES}
     if len(names) > _MOST_NAMED:
         raise _too_many()
     return [TargetReference(namespace="", kind=_NAMESPACES.kind, name=name) for name in names]
 
 
-def _allowed(parameter: Parameter, *, context: RequestContext) -> list[str] | None:
+def _allowed(parameter: Parameter, *, use: ParameterUse, context: RequestContext) -> list[str] | None:
     """What a parameter may be, what it is without a value first; None where it names nothing of the target."""
     name, objects = parameter.name.upper(), _objects(context)
     if _is_namespace(parameter):
         return [context.target_namespace] if context.target_namespace else []
-    if _SELECTOR.fullmatch(name):
+    if use.selects_nodes:
+        return []
+    if _is_selector(parameter, use=use):
         if context.target_selector == ANY_PODS:
             return None
         return [context.target_selector] if context.target_selector else []
@@ -152,8 +147,12 @@ def _is_namespace(parameter: Parameter) -> bool:
     return name == _NAMESPACE or name.endswith(f"_{_NAMESPACE}")
 
 
-def _commands(spec: WorkflowSpec) -> str:
-    return "\n".join(step.command for step in (*spec.steps, *spec.rollback_steps)).replace("\\\n", " ")
+def _is_selector(parameter: Parameter, *, use: ParameterUse) -> bool:
+    return use.selects or _SELECTOR.fullmatch(parameter.name.upper()) is not None
+
+
+def _uses(spec: WorkflowSpec) -> Mapping[str, ParameterUse]:
+    return parameter_uses("\n".join(step.command for step in (*spec.steps, *spec.rollback_steps)))
 
 
 def _objects(context: RequestContext) -> list[tuple[str, str]]:
@@ -162,27 +161,43 @@ def _objects(context: RequestContext) -> list[tuple[str, str]]:
     return [(context.target_kind, context.target_name), *((kind, name) for kind, _, name in owners)]
 
 
-def _kinds_of(parameter: str, *, commands: str) -> list[TargetKind]:
+def _kinds_of(parameter: Parameter, *, use: ParameterUse) -> list[TargetKind]:
     """The kinds of object that a parameter may name: as it is called, and as commands use it."""
-    last = parameter.upper().removesuffix("_NAME")
+    last = parameter.name.upper().removesuffix("_NAME")
     kinds = [kind for word, kind in _OF_KIND.items() if last == word or last.endswith(f"_{word}")]
-    variable = rf"[\"']?\$(?:{re.escape(parameter)}\b|\{{{re.escape(parameter)}\b)"
-    used = [known_kind("Pod" if word in _ON_PODS else word) for word in re.findall(_BEFORE_NAME + variable, commands)]
-    parts = [part for part in _BETWEEN_COMMANDS.split(commands) if _KUBECTL.search(part)]
-    if any(re.search(_BEFORE_NAMESPACE + variable, part) for part in parts):
-        used.append(_NAMESPACES)
-    return list(dict.fromkeys([*kinds, *(each for each in used if each is not None)]))
+    if last.rpartition("_")[2] in (_NAMESPACE, f"{_NAMESPACE}S"):
+        kinds.append(_NAMESPACES)
+    return list(dict.fromkeys([*kinds, *use.kinds]))
 
 
-def _named(value: object, *, kinds: Iterable[TargetKind]) -> Iterator[tuple[TargetKind, str]]:
-    """The objects that a value names: by its own kind, as `deployment/web`, else each that it may be."""
+def _named(
+    parameter: Parameter, values: Mapping[str, Any], *, kinds: Collection[TargetKind]
+) -> list[tuple[TargetKind, str]]:
+    """The objects that a parameter names: by their own kind, as `deployment/web`, else each that it may be.
+
+    Raises:
+        InvalidInput: the value holds a flag as well, with which a command would reach another object.
+    """
+    value = values.get(parameter.name)
+    value = parameter.default if value in (None, "") else value
     texts = [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)]
-    for word in (word for text in texts for word in _BETWEEN_NAMES.split(text)):
-        kind, slash, name = word.rpartition("/")
-        if is_object_name(name):
-            own = known_kind(kind.partition(".")[0])
-            found = kinds if not slash else [own] if own is not None else []
-            yield from ((each, name) for each in found)
+    words = [word for text in texts for word in _BETWEEN_NAMES.split(text) if word]
+    named = [each for word in words for each in _objects_in(word, kinds=kinds)]
+    if (named or kinds) and any(word.startswith("-") for word in words):
+        raise InvalidInput(
+            f"input.{parameter.name} names an object, and a word in it begins with '-', as a flag does; give the name "
+            "alone",
+            field="input",
+        )
+    return named
+
+
+def _objects_in(word: str, *, kinds: Iterable[TargetKind]) -> Iterator[tuple[TargetKind, str]]:
+    kind, slash, name = word.rpartition("/")
+    if is_object_name(name):
+        own = known_kind(kind.partition(".")[0])
+        found = kinds if not slash else [own] if own is not None else []
+        yield from ((each, name) for each in found)
 
 
 def _is_same(value: object, allowed: str) -> bool:
@@ -197,9 +212,14 @@ def _folded(value: object) -> str:
 
 
 def _selects_as(value: object, selector: str) -> bool:
-    """Whether a selector demands at least what that of the target does, so that it selects no pods of others."""
-    terms = {term.strip().replace("==", "=") for term in str(value).split(",")}
-    return "(" not in str(value) and set(selector.split(",")) <= terms
+    """Whether a selector demands at least what that of the target does, so that it selects no pods of others.
+
+    A blank inside a term, or a term that begins with `-`, could be a flag with another selector.
+    """
+    terms = [term.strip() for term in str(value).split(",")]
+    if "(" in str(value) or any(term.startswith("-") or len(term.split()) > 1 for term in terms):
+        return False
+    return set(selector.split(",")) <= {term.replace("==", "=") for term in terms}
 
 
 def _another(parameter: Parameter, *, context: RequestContext, instead: Iterable[str] = ()) -> InvalidInput:

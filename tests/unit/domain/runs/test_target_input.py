@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.runs.target_input import bound_input, named_objects
+from formulary_catalog.domain.runs.target_input import bound_input, named_namespaces, named_objects
 from formulary_catalog.domain.targets.context import target_context
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.domain.targets.surroundings import ANY_PODS
@@ -18,6 +18,9 @@ from support.targets import surroundings
 POD = target_context(surroundings(selector="app=checkout"), mapping=DEFAULT_MAPPING)
 CLAIM = replace(
     POD, target_kind="PersistentVolumeClaim", target_name="data", target_owners=(), target_node="", target_selector=""
+)
+NODE = replace(
+    CLAIM, target_kind="Node", target_name="worker-1", target_namespace="", target_selector="", namespace="", name=""
 )
 
 
@@ -94,6 +97,14 @@ def test_a_manifest_that_does_not_say_how_it_selects_its_pods_binds_no_selector(
 @pytest.mark.parametrize(
     ("name", "value", "command"),
     [
+        ("NAME", "payments", 'kubectl rollout restart deployment -n "$NAMESPACE" "$NAME"'),
+        ("NAME", "payments", 'kubectl delete deployment --grace-period 0 "$NAME"'),
+        ("NAME", "payments", 'kubectl delete deployment --unknown 0 --now "$NAME"'),
+        ("NAME", "payments", 'kubectl delete deployments.apps web "$NAME"'),
+        ("NAME", "payments", 'kubectl delete deployment "${NAME:?is missing}"'),
+        ("NAME", "payments", 'kubectl delete deployment "${OTHER:-${NAME}}"'),
+        ("NAME", "payments", 'test "$(kubectl get deployment "$NAME" -o name)" = ""'),
+        ("NAME", "payments", 'kubectl delete deployment $(kubectl get pod -o name) "$NAME"'),
         ("METRICS_DEPLOYMENT", "payments", ""),
         ("DEPENDENCY", "payments", 'kubectl rollout restart "deployment/${DEPENDENCY}"'),
         ("NAME", "payments", 'kubectl -n "${NAMESPACE}" scale deployment "$NAME" --replicas=0'),
@@ -112,6 +123,11 @@ def test_what_is_read_with_the_target_or_names_nothing_that_has_labels_is_not_re
     assert _named(POD, "ANY", "deployment/checkout") == []
     assert _named(POD, "ANY", "payments") == []
     assert _named(POD, "ANY", "prometheusrule/shop") == []
+    assert (
+        _named(POD, "APP", "web", command='kubectl exec -c app "$POD" -- ls -l "$APP"; kubectl logs web "$APP"') == []
+    )
+    assert _named(POD, "IMAGE", "web", command='kubectl set image deployment web app="$IMAGE" "$KEY=$IMAGE"') == []
+    assert _named(POD, "CONTAINER", "web", command='kubectl exec web -c "$CONTAINER" --tail "$CONTAINER"') == []
     assert _named(POD, "KEY", "fs.file-max", command='test "$(sysctl -n "${KEY}")" = 1') == []
 
 
@@ -144,3 +160,98 @@ def test_what_has_no_pods_leaves_the_workload_to_the_run_and_a_workload_leaves_t
     assert _named(POD, "CLAIM", "data") == ["shop/PersistentVolumeClaim/data"]
     with pytest.raises(InvalidInput, match=r"give data"):
         _bound(CLAIM, "CLAIM", "other")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'kubectl exec -c app "$NAME" -- ls',
+        'kubectl exec -it -n shop "$NAME" -- ls',
+        "kubectl -n shop logs --container=app $NAME",
+        'kubectl delete pod --grace-period 0 "$NAME"',
+    ],
+)
+def test_flags_between_a_command_and_a_name_hide_no_pod(command: str) -> None:
+    assert _named(POD, "NAME", "web", command=command) == ["shop/Pod/web"]
+
+
+def test_a_command_on_two_kinds_names_an_object_of_each() -> None:
+    named = _named(POD, "NAME", "web", command='kubectl delete deploy,sts "$NAME"')
+
+    assert named == ["shop/Deployment/web", "shop/StatefulSet/web"]
+
+
+@pytest.mark.parametrize("command", ["drain --ignore-daemonsets", "cordon", "uncordon", "drain --timeout 5m node"])
+@pytest.mark.parametrize("context", [POD, NODE], ids=["pod", "node"])
+def test_a_command_on_nodes_reaches_that_of_the_target_alone(command: str, context: RequestContext) -> None:
+    assert _named(context, "HOST", "worker-1", command=f'kubectl {command} "$HOST"') == []
+    with pytest.raises(InvalidInput, match=r"input\.HOST names another object"):
+        _named(context, "HOST", "worker-2", command=f'kubectl {command} "$HOST"')
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TARGET_NODE", "worker-2"),
+        ("OTHER_NODE", "worker-2"),
+        ("ANY", "node/worker-2"),
+        ("METRICS_DEPLOYMENT", "metrics"),
+        ("NAMESPACES", "bank"),
+    ],
+)
+def test_a_run_about_a_node_names_no_other_node_and_nothing_in_a_namespace(name: str, value: str) -> None:
+    with pytest.raises(InvalidInput, match=f"input.{name} names another object"):
+        _named(NODE, name, value)
+    assert _named(NODE, "TARGET_NODE", "worker-1") == []
+    assert _named(NODE, "TAINT_KEY", "dedicated") == []
+
+
+@pytest.mark.parametrize("flag", ["-l ", "-l", "-l=", "--selector ", "--selector="])
+def test_what_a_command_takes_as_a_selector_selects_pods_of_the_target(flag: str) -> None:
+    command = f'kubectl delete pod {flag}"$LABELS"'
+
+    assert bound_input(_spec("LABELS", command=command), {}, context=POD) == {"LABELS": "app=checkout"}
+    with pytest.raises(InvalidInput, match=r"give app=checkout"):
+        bound_input(_spec("LABELS", command=command), {"LABELS": "app=payments"}, context=POD)
+
+
+def test_no_nodes_are_selected_by_their_labels() -> None:
+    spec = _spec("POOL", command='kubectl cordon --selector="$POOL"')
+    for context in (POD, NODE):
+        with pytest.raises(InvalidInput, match=r"input\.POOL names another object"):
+            bound_input(spec, {"POOL": "pool=web"}, context=context)
+
+
+@pytest.mark.parametrize("value", ["app=checkout,x=y -l app=pay", "app=checkout, -lapp=pay", "app=checkout\t-A"])
+def test_a_selector_holds_no_flag(value: str) -> None:
+    with pytest.raises(InvalidInput, match=r"give app=checkout"):
+        _bound(POD, "SELECTOR", value)
+
+
+@pytest.mark.parametrize("value", ["metrics --namespace=other", ["metrics", "-n", "other"], "-nother", "-l,app=web"])
+def test_a_value_that_names_an_object_holds_no_flag(value: object) -> None:
+    with pytest.raises(InvalidInput, match=r"input\.METRICS_DEPLOYMENT names an object, and a word in it begins"):
+        _named(POD, "METRICS_DEPLOYMENT", value)
+    assert _named(POD, "OPTIONS", "-Xmx512m -n other") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "command"),
+    [
+        ("OBJECT", "namespace/bank", ""),
+        ("OBJECT", "deployment/web ns/bank", ""),
+        ("NAMESPACES", "bank", ""),
+        ("OTHER_NAMESPACES", ["bank"], ""),
+        ("NS", "bank", 'kubectl get pods -n"$NS"'),
+        ("NS", "bank", 'kubectl get pods --namespace="${NS}"'),
+        ("NS", "bank", 'kubectl delete namespace "$NS"'),
+        ("NS", "bank", 'CLIENT="kubectl -n $NS"'),
+        ("NS", "bank", '"${KUBECTL}" -n "${NS}" get pods'),
+    ],
+)
+def test_a_namespace_is_named_by_its_parameter_its_value_or_a_command(name: str, value: object, command: str) -> None:
+    named = named_namespaces(_spec(name, command=command), {name: value}, home="shop")
+
+    assert [each.name for each in named] == ["shop", "bank"]
+    with pytest.raises(InvalidInput, match=f"input.{name} names another object"):
+        _named(POD, name, value, command=command)
