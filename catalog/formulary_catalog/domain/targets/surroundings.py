@@ -141,13 +141,15 @@ def selector_of(manifest: Mapping[str, object]) -> Selector | None:
 
 
 def pod_selector(manifest: Mapping[str, object]) -> str:
-    """The labels by which a workload selects its pods, as kubectl takes them; empty if they are not all.
+    """The labels by which a workload selects its pods, as kubectl takes them; empty if it selects by more than these.
 
     `ANY_PODS` of a manifest that does not say it, as of no workload in a cluster.
     """
     selector = _mapping(manifest.get("spec")).get("selector")
     if selector is None:
         return ANY_PODS
+    if _mapping(selector).get("matchExpressions"):
+        return ""
     labels = _texts(_mapping(selector).get("matchLabels"))
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 

@@ -9,7 +9,7 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.runs.target_input import bound_input, named_namespaces, named_objects
 from formulary_catalog.domain.targets.context import target_context
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
-from formulary_catalog.domain.targets.surroundings import ANY_PODS
+from formulary_catalog.domain.targets.surroundings import ANY_PODS, pod_selector
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, WorkflowSpec
 from formulary_catalog.errors import InvalidInput
 from support.manifest import workflow
@@ -220,6 +220,17 @@ def test_no_nodes_are_selected_by_their_labels() -> None:
     for context in (POD, NODE):
         with pytest.raises(InvalidInput, match=r"input\.POOL names another object"):
             bound_input(spec, {"POOL": "pool=web"}, context=context)
+
+
+def test_a_workload_that_selects_its_pods_by_more_than_labels_leaves_no_selector_to_a_run() -> None:
+    expression = {"key": "track", "operator": "NotIn", "values": ["canary"]}
+    selector = {"matchLabels": {"app": "checkout"}, "matchExpressions": [expression]}
+    of_workload = pod_selector({"spec": {"selector": selector}})
+    context = target_context(surroundings(selector=of_workload), mapping=DEFAULT_MAPPING)
+
+    assert _bound(context, "SELECTOR") is None
+    with pytest.raises(InvalidInput, match=r"input\.SELECTOR names another object"):
+        _bound(context, "SELECTOR", "app=checkout")
 
 
 @pytest.mark.parametrize("value", ["app=checkout,x=y -l app=pay", "app=checkout, -lapp=pay", "app=checkout\t-A"])
