@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from formulary_catalog.domain.incidents import CONTEXT_DIMENSIONS, RequestContext
-from formulary_catalog.domain.targets.detected import GITOPS_MANAGED, NO, detected_facts
+from formulary_catalog.domain.targets.detected import GITOPS_MANAGED, NO, UNKNOWN, detected_facts
 from formulary_catalog.domain.targets.mapping import ContextMapping, first_label
 from formulary_catalog.domain.targets.surroundings import ObjectMetadata, Surroundings
 from formulary_catalog.domain.workflows.labels import STANDARD_KEYS, YES, wire_name
@@ -85,11 +85,13 @@ def target_context(
 def further_context(around: Surroundings, *, mapping: ContextMapping) -> RequestContext:
     """What the owners of an object demand that a run names besides what it is about: it holds for the run, too.
 
-    No label is required of it. Of what was detected, only that GitOps manages it, or may do so, counts.
+    No label is required of it. Of what was detected, only that GitOps manages it, or may do so, counts. Of a pod that
+    is gone, nobody says that it may.
     """
     context = target_context(around, mapping=mapping, known=CONTEXT_DIMENSIONS)
     managed = context.detected_labels[GITOPS_MANAGED]
-    return replace(context, detected_labels={} if managed == NO else {GITOPS_MANAGED: managed})
+    demands_nothing = managed == NO or (managed == UNKNOWN and around.found is None)
+    return replace(context, detected_labels={} if demands_nothing else {GITOPS_MANAGED: managed})
 
 
 def _sources(around: Surroundings) -> Iterator[ObjectMetadata]:

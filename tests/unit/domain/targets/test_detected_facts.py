@@ -1,14 +1,16 @@
 """What is detected of a target: by upstream's signs, and unknown where it could not be read."""
 
+from typing import Any
+
 import pytest
 
 from formulary_catalog.domain.incidents import constraints_of
-from formulary_catalog.domain.targets.context import target_context
+from formulary_catalog.domain.targets.context import further_context, target_context
 from formulary_catalog.domain.targets.detected import UNKNOWN, detected_facts
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.domain.targets.reference import TargetReference
 from formulary_catalog.domain.targets.surroundings import ObjectMetadata, SelectorTerm, Surroundings, selector_of
-from formulary_catalog.domain.workflows.labels import WorkflowLabels
+from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels
 from formulary_catalog.domain.workflows.matching import allowed
 from support.targets import metadata, surroundings
 
@@ -117,3 +119,20 @@ def test_a_workflow_for_what_no_gitops_manages_is_not_allowed_where_argo_does() 
     constraints = constraints_of(target_context(around, mapping=DEFAULT_MAPPING), strict_keys=frozenset())
 
     assert not allowed(WorkflowLabels(detected={"gitOpsManaged": "false"}), constraints)
+
+
+def test_of_a_further_pod_that_is_gone_its_namespace_alone_demands_something() -> None:
+    def demanded(around: Surroundings) -> Constraints:
+        return constraints_of(further_context(around, mapping=DEFAULT_MAPPING), strict_keys=frozenset())
+
+    by_hand = WorkflowLabels(detected={"gitOpsManaged": "false"})
+    labels = {"environment": "production"}
+    gone: dict[str, Any] = {"found": None, "owners": (), "complete": False, "pods": None}
+
+    assert allowed(by_hand, demanded(surroundings(**gone)))
+    assert not allowed(
+        by_hand, demanded(surroundings(namespace={**labels, "constraint.formulary.dev/restarts": "no"}, **gone))
+    )
+    by_argo = {**labels, "argocd.argoproj.io/managed-by": "argocd"}
+    assert not allowed(by_hand, demanded(surroundings(namespace=by_argo, **gone)))
+    assert not allowed(by_hand, demanded(surroundings(complete=False)))
