@@ -36,6 +36,8 @@ NAMESPACE = {"name": "NAMESPACE", "type": "string", "required": True, "descripti
 WORKLOAD = {"name": "WORKLOAD", "type": "string", "required": True, "description": "Which."}
 NODE = {"name": "NODE", "type": "string", "required": False, "description": "Which."}
 FURTHER = {"name": "METRICS_DEPLOYMENT", "type": "string", "required": False, "description": "Which."}
+TARGETS = {"name": "TARGETS", "type": "array", "required": False, "description": "Which."}
+HIDDEN = {"name": "HIDDEN", "type": "array", "required": False, "description": "Which.", "sensitive": True}
 SECRET = "v4ult-team"
 
 
@@ -51,7 +53,7 @@ def _documents() -> list[dict[str, Any]]:
     for incident, namespace in zip(incidents, ("loud", "quiet"), strict=True):
         about = {"kind": "Deployment", "name": "web", "namespace": namespace}
         incident["spec"]["analysisRequest"]["signalContext"]["targetResource"] = about
-    parameters = [NAMESPACE, WORKLOAD, NODE, FURTHER]
+    parameters = [NAMESPACE, WORKLOAD, NODE, FURTHER, TARGETS, HIDDEN]
     return [
         runnable("oom-restart", customLabels={"restarts": "yes"}, parameters=parameters),
         runnable("oom-raise", customLabels={"restarts": "no"}, parameters=parameters),
@@ -341,6 +343,16 @@ async def test_an_incident_allows_no_run_that_the_owners_of_a_namespace_forbid(u
         assert "the labels of quiet/Namespace/quiet exclude it" in said
         assert SECRET not in said
     assert accepted["manifest"]["metadata"]["namespace"] == "quiet"
+
+
+@pytest.mark.parametrize("name", ["TARGETS", "HIDDEN"])
+async def test_the_text_of_a_list_names_what_the_list_does(url: str, name: str) -> None:
+    searched = await _search(url, "loud/Deployment/own")
+    run = {"workflow_id": "oom-restart", "search_id": searched["search_id"], "dry_run": True}
+
+    for listed in (["deployment/ledger"], '["deployment/ledger"]'):
+        said = refused(await call(url, INVOKE, {**run, "input": {name: listed}}))
+        assert "the labels of loud/Deployment/ledger exclude it" in said
 
 
 async def test_a_choice_follows_its_search_without_naming_the_target_again(url: str) -> None:

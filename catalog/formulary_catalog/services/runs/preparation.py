@@ -94,7 +94,6 @@ class Preparation:
             raise NotInvocable(f"workflow {found.workflow_id}@{stored.version} cannot be invoked: {because}")
         search_id = await own_search(self._traces, request.search_id, caller=caller.name, record=record)
         given = bound_input(workflow.spec, request.input, context=context)
-        await self._require_accepted(found, given=given, namespace=namespace, caller=caller)
         key = request.idempotency_key
         invocation_id = id_of_request(caller=caller.name, idempotency_key=key)
         new = new_run(
@@ -118,10 +117,12 @@ class Preparation:
             allowed_here=True,  # else it had not been found
             rules=self._rules,
         )
+        # As the run gets them: the text of a list has become a list.
+        await self._require_accepted(found, values={**new.values, **new.secret}, namespace=namespace, caller=caller)
         return Prepared(new=new, found=found)
 
     async def _require_accepted(
-        self, found: FoundWorkflow, *, given: Mapping[str, Any], namespace: str, caller: Caller
+        self, found: FoundWorkflow, *, values: Mapping[str, Any], namespace: str, caller: Caller
     ) -> None:
         """Refuse what the owners of another object that the run names do not accept.
 
@@ -132,10 +133,10 @@ class Preparation:
         if context is None or not self._targets.are_read:
             return
         if context.analysis:
-            named = named_namespaces(spec, given, home=namespace)
+            named = named_namespaces(spec, values, home=namespace)
             further = await self._targets.further(named, caller=None)
         else:
-            named = named_objects(spec, given, context=context)
+            named = named_objects(spec, values, context=context)
             further = await self._targets.further(named, caller=caller)
         for each in further:
             if not allowed(found.parsed.labels, constraints_of(each, strict_keys=self._rules.strict_keys)):
