@@ -7,7 +7,6 @@ that a label is obeyed as soon, and for all callers alike; the right to have it 
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 
 from cachetools import TTLCache
 
@@ -69,11 +68,14 @@ class TargetContexts:
             ContextError: targets are not read here, or one may not be read.
             NotAllowed, Unavailable: as `context_of`.
         """
+        # Together, so that many take as long as the slowest; each has its own patience, which begins now.
+        read = [self._surroundings(each, caller=caller) for each in references]
         found = []
-        for reference in references:
-            with suppress(TargetMissing):
-                around = await self._surroundings(reference, caller=caller)
+        for around in await asyncio.gather(*read, return_exceptions=True):
+            if isinstance(around, Surroundings):
                 found.append(further_context(around, mapping=self.mapping))
+            elif not isinstance(around, TargetMissing):
+                raise around
         return tuple(found)
 
     async def demands_on(self, reference: TargetReference, *, caller: Caller) -> list[Demand]:

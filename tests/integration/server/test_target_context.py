@@ -1,5 +1,6 @@
 """Constraints from labels of what is broken, for agents that name it and for runs that follow (DESIGN section 6)."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,9 +10,12 @@ import httpx2
 import pytest
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.targets.reference import parse_target
-from formulary_catalog.errors import NotAllowed
+from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
+from formulary_catalog.domain.targets.reference import TargetKind, TargetReference, known_kind, parse_target
+from formulary_catalog.domain.targets.surroundings import Surroundings
+from formulary_catalog.errors import NotAllowed, TargetMissing
 from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.kernel.targets import TargetContexts
 from formulary_catalog.loading.targets.manifests import ManifestTargets
 from formulary_catalog.services.incidents.targets import TargetReading
 from formulary_catalog.settings import ContextPolicy
@@ -20,10 +24,12 @@ from support.access import Rights
 from support.agent import agent, answer_of, call, refused
 from support.commands import formulary
 from support.databases import migrated_database
+from support.invoking import taking
 from support.manifest import analysis, text
 from support.runnable import EVERYWHERE, runnable
 from support.services import open_parts
 from support.serving import load, serving
+from support.targets import surroundings
 from support.trail import recorded
 
 SEARCH, DETAILS, INVOKE, SELECT = (
@@ -353,6 +359,29 @@ async def test_the_text_of_a_list_names_what_the_list_does(url: str, name: str) 
     for listed in (["deployment/ledger"], '["deployment/ledger"]'):
         said = refused(await call(url, INVOKE, {**run, "input": {name: listed}}))
         assert "the labels of loud/Deployment/ledger exclude it" in said
+
+
+async def test_further_objects_are_read_together() -> None:
+    class _Slow:
+        def workloads(self) -> list[TargetReference]:
+            return []
+
+        async def kind_of(self, reference: TargetReference) -> TargetKind:
+            kind = known_kind(reference.kind)
+            assert kind is not None
+            return kind
+
+        async def read(self, reference: TargetReference, *, kind: TargetKind) -> Surroundings:
+            await asyncio.sleep(0.2)
+            if reference.name == "gone":
+                raise TargetMissing("gone")
+            return surroundings(reference=reference)
+
+    named = [parse_target(f"loud/Deployment/{each}") for each in ("gone", *map(str, range(15)))]
+    with taking(at_most=2.0):
+        found = await TargetContexts(_Slow(), mapping=DEFAULT_MAPPING).further(named, caller=None)
+
+    assert [each.target_name for each in found] == [str(each) for each in range(15)]
 
 
 async def test_a_choice_follows_its_search_without_naming_the_target_again(url: str) -> None:
