@@ -10,15 +10,18 @@ import httpx2
 import pytest
 
 from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.domain.targets.reference import TargetKind, TargetReference, known_kind, parse_target
 from formulary_catalog.domain.targets.surroundings import Surroundings
-from formulary_catalog.errors import NotAllowed, TargetMissing
+from formulary_catalog.errors import NoExecutor, NotAllowed, NotInvocable, TargetMissing
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.kernel.targets import TargetContexts
 from formulary_catalog.loading.targets.manifests import ManifestTargets
+from formulary_catalog.operations.services import Services
 from formulary_catalog.services.incidents.targets import TargetReading
-from formulary_catalog.settings import ContextPolicy
+from formulary_catalog.services.runs.request import InvocationRequest
+from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import Rights
 from support.agent import agent, answer_of, call, refused
@@ -359,6 +362,27 @@ async def test_the_text_of_a_list_names_what_the_list_does(url: str, name: str) 
     for listed in (["deployment/ledger"], '["deployment/ledger"]'):
         said = refused(await call(url, INVOKE, {**run, "input": {name: listed}}))
         assert "the labels of loud/Deployment/ledger exclude it" in said
+
+
+async def test_a_run_for_an_incident_says_nothing_of_a_namespace_that_its_caller_may_not_get(
+    parts: CatalogParts,
+) -> None:
+    service = Services.on(parts, settings=Settings()).invocations
+    rights = {"see": {"formulary"}, "use": {"shop"}, "invoke": {"loud"}}
+    stranger, neighbour = [Caller(name="agent", access=Rights(**rights, targets=each)) for each in ([], ["quiet"])]
+
+    async def said(namespace: str, *, caller: Caller) -> str:
+        values = {"NAMESPACE": namespace, "WORKLOAD": "deployment/web"}
+        request = InvocationRequest(workflow_id="oom-restart", input=values, dry_run=True)
+        with pytest.raises((NotAllowed, NotInvocable, NoExecutor)) as raised:
+            await service.invoke(request, context=ContextReference(remediation_id="rr-web"), caller=caller)
+        return str(raised.value)
+
+    known, unknown = [await said(each, caller=stranger) for each in ("quiet", "nowhere")]
+
+    assert "may not get namespaces" in known
+    assert known.replace("quiet", "nowhere") == unknown
+    assert "the labels of quiet/Namespace/quiet exclude it" in await said("quiet", caller=neighbour)
 
 
 async def test_further_objects_are_read_together() -> None:

@@ -127,14 +127,16 @@ class Preparation:
         """Refuse what the owners of another object that the run names do not accept.
 
         Nor may an incident allow what the owners of the namespaces that it runs in or names do not: who may write
-        incidents has no right to that.
+        incidents has no right to that. The caller needs the right to `get` each namespace but that of the run: the
+        answer says whether it exists, and that it excludes the workflow.
         """
         context, spec = found.scope.context, found.parsed.workflow.spec
         if context is None or not self._targets.are_read:
             return
         if context.analysis:
-            named = named_namespaces(spec, values, home=namespace)
-            further = await self._targets.further(named, caller=None)
+            home, *others = named_namespaces(spec, values, home=namespace)
+            further = await self._targets.further(others, caller=caller)
+            further += await self._targets.further([home], caller=None)
         else:
             named = named_objects(spec, values, context=context)
             further = await self._targets.further(named, caller=caller)
