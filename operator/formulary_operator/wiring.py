@@ -202,7 +202,9 @@ class RunWiring:
             return [*works, *self._notifying.works()]
         # What ran before runs were switched off has an outcome, too.
         works = [self._verifier.keep_verifying(), *self._notifying.works()]
-        return [*works, self._until_kinds_are_served() if self._runs_something else self._poller.keep_ending()]
+        if self._runs_something:
+            return [*works, self._until_kinds_are_served()]
+        return [*works, self._poller.keep_ending(runs_namespace=self._settings.runs_namespace)]
 
     def _report(self, run: Invocation) -> None:
         """Have the object of a run say what its row says."""

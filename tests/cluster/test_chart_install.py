@@ -144,18 +144,30 @@ def test_crds_go_with_the_release_if_they_are_not_to_be_kept(bare: ControlPlane,
 def test_runs_are_not_switched_off_while_one_is_under_way(bare: ControlPlane, release: Release) -> None:
     release.install(charts.EXTERNAL)
     bare.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", *CRDS)
-    bare.apply(invocation("heals"), namespace=release.namespace)
+    of_nodes, of_others = "formulary-runs", f"{release.namespace}-others"
+    bare.kubectl("create", "namespace", of_others)
+    for namespace in (release.namespace, of_nodes, of_others):
+        bare.apply(invocation("heals"), namespace=namespace)
     off = {**charts.EXTERNAL, "execution": {"mode": "off"}}
+    watching = {**off, "catalog": {"watchNamespaces": [release.namespace]}}
 
-    def stands(phase: str) -> None:
+    def stands(phase: str, *, namespace: str = release.namespace) -> None:
         patch = ("--subresource=status", "--type=merge", f"--patch={json.dumps({'status': {'phase': phase}})}")
-        bare.kubectl("patch", "wfi", "heals", f"--namespace={release.namespace}", *patch)
+        bare.kubectl("patch", "wfi", "heals", f"--namespace={namespace}", *patch)
+
+    def is_refused(values: dict[str, Any], *, for_one_in: str) -> None:
+        with pytest.raises(HelmError, match=f"run heals in namespace {for_one_in} is under way"):
+            release.upgrade(values)
 
     stands("Running")
-    with pytest.raises(HelmError, match=f"run heals in namespace {release.namespace} is under way"):
-        release.upgrade(off)
+    is_refused(off, for_one_in=release.namespace)
     stands("Succeeded")
-    release.upgrade(off)
+    stands("Running", namespace=of_nodes)
+    is_refused(watching, for_one_in=of_nodes)
+    stands("Succeeded", namespace=of_nodes)
+    stands("Running", namespace=of_others)
+    is_refused(off, for_one_in=of_others)
+    release.upgrade(watching)
     assert "FORMULARY_EXECUTION" in str(release.get("deployment", "formulary-operator"))
     release.uninstall()
 

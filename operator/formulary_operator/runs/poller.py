@@ -85,10 +85,11 @@ class RunPoller:
                 async with asyncio.timeout(ROUND_SECONDS):
                     await self._hurried.wait()
 
-    async def keep_ending(self) -> None:
+    async def keep_ending(self, *, runs_namespace: str) -> None:
         """End again and again what was asked for before runs were switched off.
 
         Nothing is started any more, and nothing says how a Job ended: without runs there is no right to look at it.
+        `runs_namespace`: that of runs about Nodes, which is not watched any more.
 
         Raises:
             Superseded: another operator leads.
@@ -96,7 +97,7 @@ class RunPoller:
         while True:
             try:
                 for run in await self._runs.active():
-                    if not self._namespaces or run.namespace in self._namespaces:
+                    if not self._namespaces or run.namespace in {*self._namespaces, runs_namespace}:
                         await self._end_left(run)
             except Superseded:
                 raise

@@ -23,7 +23,7 @@ from formulary_operator.watch.queue import WorkQueue
 from support import playing
 from support.governing import HARMLESS, NOW, rules
 from support.invoking import asked, rows
-from support.runnable import PRODUCTION, STAGING
+from support.runnable import PRODUCTION, STAGING, TARGET
 
 
 def _service(parts: CatalogParts, mode: ExecutionMode) -> InvocationService:
@@ -60,8 +60,9 @@ async def test_where_each_run_is_approved_a_harmless_one_awaits_a_person_too(par
     assert looked_at.message == answer.message
 
 
+@pytest.mark.parametrize(("watched", "runs_namespace"), [((), "formulary-runs"), (("elsewhere",), TARGET)])
 async def test_once_runs_are_switched_off_what_waits_is_denied_and_what_ran_has_no_known_outcome(
-    parts: CatalogParts, dsn: str, owner: asyncpg.Connection
+    parts: CatalogParts, dsn: str, owner: asyncpg.Connection, watched: tuple[str, ...], runs_namespace: str
 ) -> None:
     service, long = _service(parts, ExecutionMode.AUTO), asked(timeout_ms=600_000)  # which is answered at once
     async with playing.run_writer(dsn) as runs:
@@ -76,8 +77,8 @@ async def test_once_runs_are_switched_off_what_waits_is_denied_and_what_ran_has_
         await owner.execute(earlier.format("started_at"), ran.id)
         async with Database.opened(dsn, role=Role.WRITER) as database:
             halts, metrics = HaltReader(database), OperatorMetrics()
-            poller = RunPoller(runs=runs, halts=halts, queue=WorkQueue(), metrics=metrics, namespaces=())
-            ending = asyncio.create_task(poller.keep_ending())
+            poller = RunPoller(runs=runs, halts=halts, queue=WorkQueue(), metrics=metrics, namespaces=watched)
+            ending = asyncio.create_task(poller.keep_ending(runs_namespace=runs_namespace))
             denied, unknown = [
                 await service.status(each, caller=LOCAL, wait_seconds=10) for each in (waits.invocation_id, ran.id)
             ]
