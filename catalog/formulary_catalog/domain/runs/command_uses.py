@@ -29,14 +29,15 @@ _WITH_VALUE = frozenset(
 """Flags whose next word is never a name. After any other flag it may be one."""
 _BOOLEAN = frozenset("-i -t -A -R -q -w --stdin --tty --force --all --now --follow --previous --wait".split())
 """Flags whose next word is no value of theirs."""
+_REDIRECTION = ">"
 _VARIABLE = re.compile(r"\$(?:\{(\w+)[^{}]*\}|(\w+))")
 _MARKED = re.compile(r"\x01(\w+)\x02")
 _MARKED_ALONE = re.compile(r"(?:\x01\w+\x02)+")
 _WITH_KIND = re.compile(r"(?<![\w.$/{-])([A-Za-z]++)(?:\.[\w.]++)?/\x01(\w+)\x02")
 _BEFORE_CLIENT = re.compile(r"[/=]")
-_WORD = re.compile(r"[()\n|;&]|[^\s()|;&]+")
+_WORD = re.compile(r"[<>]+&?|[()\n|;&]|[^\s()|;&<>]+")
 _UNMARKED = str.maketrans("", "", "\x01\x02")
-_UNQUOTED = str.maketrans("$`", "  ", "\"'")
+_UNQUOTED = str.maketrans("$`", "  ", "\"'\\")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ class _Reader:
             self._command.flag = ""
         elif word in (*")\n|;&", "--"):
             self._command = _Command()
+        elif word[0] in "<>":
+            self._command.flag = _REDIRECTION
         elif word.startswith("-"):
             self._flag(word)
         else:
@@ -112,7 +115,7 @@ class _Reader:
             self._value(flag, word)
             return
         self._note_kinds(word)
-        if flag in _WITH_VALUE:
+        if flag in _WITH_VALUE or flag == _REDIRECTION:
             return
         if _BEFORE_CLIENT.split(word)[-1].strip("\x01\x02").lower() in _CLIENTS:
             self._command = _Command(is_client=True)

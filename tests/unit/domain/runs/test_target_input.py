@@ -102,6 +102,9 @@ def test_a_manifest_that_does_not_say_how_it_selects_its_pods_binds_no_selector(
         ("NAME", "payments", 'kubectl delete deployment --unknown 0 --now "$NAME"'),
         ("NAME", "payments", 'kubectl delete deployments.apps web "$NAME"'),
         ("NAME", "payments", 'kubectl delete deployment "${NAME:?is missing}"'),
+        ("NAME", "payments", 'kubectl delete deployment "$NAME">/dev/null 2>&1'),
+        ("NAME", "payments", 'kubectl delete deployment 2>&1 "$NAME"'),
+        ("NAME", "payments", r'sh -c "kubectl delete deployment \"$NAME\""'),
         ("NAME", "payments", 'kubectl delete deployment "${OTHER:-${NAME}}"'),
         ("NAME", "payments", 'test "$(kubectl get deployment "$NAME" -o name)" = ""'),
         ("NAME", "payments", 'kubectl delete deployment $(kubectl get pod -o name) "$NAME"'),
@@ -127,6 +130,7 @@ def test_what_is_read_with_the_target_or_names_nothing_that_has_labels_is_not_re
         _named(POD, "APP", "web", command='kubectl exec -c app "$POD" -- ls -l "$APP"; kubectl logs web "$APP"') == []
     )
     assert _named(POD, "IMAGE", "web", command='kubectl set image deployment web app="$IMAGE" "$KEY=$IMAGE"') == []
+    assert _named(POD, "FILE", "web", command='kubectl get deployment web > "$FILE"') == []
     assert _named(POD, "CONTAINER", "web", command='kubectl exec web -c "$CONTAINER" --tail "$CONTAINER"') == []
     assert _named(POD, "KEY", "fs.file-max", command='test "$(sysctl -n "${KEY}")" = 1') == []
 
