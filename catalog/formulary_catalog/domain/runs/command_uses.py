@@ -19,11 +19,12 @@ _OF_NAMESPACE = frozenset({"-n", "--namespace"})
 _OF_LABELS = frozenset({"-l", "--selector"})
 _WITH_VALUE = frozenset(
     """
-    -c --container -o --output -s --server --as --as-group --cluster --container-runtime --context --copy-to
-    --cpu-percent --current-replicas --field-manager --field-selector --for --from --grace-period --image --kubeconfig
-    --limits --max --max-log-requests --min --patch --patch-file --pod-running-timeout --pod-selector --port --profile
-    --replicas --request-timeout --requests --resource-version --revision --since --since-time --sort-by --subresource
-    --tail --target --template --timeout --to-revision --token --type --user
+    -L -c -o -s --annotations --as --as-group --chunk-size --cluster --container --container-runtime --context
+    --copy-to --cpu-percent --current-replicas --env --field-manager --field-selector --for --from --from-file
+    --from-literal --grace-period --image --kubeconfig --label-columns --labels --limits --max --max-log-requests
+    --min --output --overrides --patch --patch-file --pod-running-timeout --pod-selector --port --profile --raw
+    --replicas --request-timeout --requests --resource-version --revision --server --since --since-time --sort-by
+    --subresource --tail --target --template --timeout --to-revision --token --type --user
     """.split()
 )
 """Flags whose next word is never a name. After any other flag it may be one."""
@@ -115,10 +116,10 @@ class _Reader:
             self._value(flag, word)
             return
         self._note_kinds(word)
-        if flag in _WITH_VALUE or flag == _REDIRECTION:
-            return
         if _BEFORE_CLIENT.split(word)[-1].strip("\x01\x02").lower() in _CLIENTS:
             self._command = _Command(is_client=True)
+            return
+        if flag in _WITH_VALUE or flag == _REDIRECTION:
             return
         if _MARKED_ALONE.fullmatch(word):
             self._note(word, command.kinds)

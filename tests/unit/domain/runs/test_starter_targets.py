@@ -53,6 +53,7 @@ def _fits(spec: WorkflowSpec, context: RequestContext) -> bool:
         bound = bound_input(spec, {}, context=context)
         left = {each.name: "other" for each in spec.parameters if each.required and each.name not in bound}
         bound_input(spec, left, context=context)
+        named_objects(spec, {**bound, **left}, context=context)
     except InvalidInput:
         return False
     return True

@@ -260,6 +260,7 @@ def test_a_value_that_names_an_object_holds_no_flag(value: object) -> None:
         ("NS", "bank", 'kubectl get pods -n"$NS"'),
         ("NS", "bank", 'kubectl get pods --namespace="${NS}"'),
         ("NS", "bank", 'kubectl delete namespace "$NS"'),
+        ("NS", "bank", 'sh -c "kubectl -n $NS get pods"'),
         ("NS", "bank", 'CLIENT="kubectl -n $NS"'),
         ("NS", "bank", '"${KUBECTL}" -n "${NS}" get pods'),
     ],
