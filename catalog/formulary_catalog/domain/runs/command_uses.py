@@ -116,10 +116,11 @@ class _Reader:
             self._value(flag, word)
             return
         self._note_kinds(word)
+        # The `-c` of a shell has a command, not a value.
+        if flag == _REDIRECTION or (flag in _WITH_VALUE and command.is_client):
+            return
         if _BEFORE_CLIENT.split(word)[-1].strip("\x01\x02").lower() in _CLIENTS:
             self._command = _Command(is_client=True)
-            return
-        if flag in _WITH_VALUE or flag == _REDIRECTION:
             return
         if _MARKED_ALONE.fullmatch(word):
             self._note(word, command.kinds)

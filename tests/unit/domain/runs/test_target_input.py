@@ -171,6 +171,7 @@ def test_what_has_no_pods_leaves_the_workload_to_the_run_and_a_workload_leaves_t
     [
         'kubectl exec -c app "$NAME" -- ls',
         'kubectl exec -it -n shop "$NAME" -- ls',
+        'kubectl exec -c kubectl "$NAME" -- ls',
         "kubectl -n shop logs --container=app $NAME",
         'kubectl delete pod --grace-period 0 "$NAME"',
     ],
