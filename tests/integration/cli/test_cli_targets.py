@@ -92,7 +92,7 @@ async def test_a_verdict_names_what_it_is_about_and_a_program_gets_json_alone(da
     named = ("--database-url", database)
     verified = await formulary("trace", "verify", *named, FORMULARY_URL="http://127.0.0.1:9")
     assert (verified.code, verified.err) == (0, "")
-    assert f"0 checkpoints of {describe(database)}: as they were written" in verified.out
+    assert f"this is the trail of {describe(database)}" in verified.out
     assert json.loads((await formulary("trace", "verify", "--json", *named)).out)["database"] == describe(database)
     judged = await formulary("governance", "evaluate", "--task", "x", "--action", "list pods", *named)
     assert judged.out.rstrip().endswith(f" of {describe(database)}")

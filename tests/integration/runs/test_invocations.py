@@ -214,7 +214,7 @@ async def test_a_call_whose_time_is_up_says_so_and_the_run_goes_on(service: Invo
             answer = await service.invoke(asked(timeout_ms=1000), context=STAGING, caller=LOCAL)
 
     assert answer.state == "running"
-    assert any("not over" in note for note in answer.notes)
+    assert any("still running" in note for note in answer.notes)
 
 
 async def test_waiting_for_a_change_returns_when_there_is_one_or_the_time_is_up(

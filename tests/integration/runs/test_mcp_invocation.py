@@ -61,7 +61,7 @@ async def test_an_agent_searches_selects_runs_and_reads_the_outcome(url: str, ds
 
 
 async def test_what_cannot_be_run_is_said_where_it_is_found_and_where_it_is_read(url: str) -> None:
-    found = answer_of(await call(url, "search_workflow_catalog", {"query": "only words on ansible"}))
+    found = answer_of(await call(url, "search_workflow_catalog", {"query": "only words on ansible", "top_k": 20}))
     details = answer_of(await call(url, "get_workflow_details", {"workflow_id": "only-words"}))
 
     (warning,) = [note for note in found["notes"] if note.startswith("not invocable")]

@@ -130,7 +130,7 @@ def _show(replay: "Replay") -> None:
         page.line(f"✗ {subject}{spell_finding(finding)}", style="red")
     looked_at = (
         f"{counted(replay.event_count, 'event')} of {counted(replay.trace_count, 'trace')}, "
-        f"{counted(replay.checkpoint_count, 'checkpoint')} of {take_source()}"
+        f"{counted(replay.checkpoint_count, 'checkpoint')}"
     )
     if not replay.passed:
         page.line(f"{looked_at}: {counted(len(replay.findings), 'finding')}", style="bold")
@@ -150,6 +150,7 @@ def _show(replay: "Replay") -> None:
             f"{counted(replay.unchecked, 'signature')} not checked: name the key in FORMULARY_AUDIT_PUBLIC_KEY_FILE"
         )
         page.line(unchecked, style="yellow")
+    page.line(f"this is the trail of {take_source()}")
 
 
 def _tail(replay: "Replay") -> str:
