@@ -13,7 +13,7 @@ from formulary_catalog.embedding.endpoint import is_remote
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.loading.targets.opening import OFF, read_context_mapping
 from formulary_catalog.runtime import databases
-from formulary_catalog.runtime.listening import is_loopback
+from formulary_catalog.runtime.listening import DATABASE_HEADER, is_loopback
 from formulary_catalog.runtime.model_loading import load_model
 from formulary_catalog.runtime.terminal import counted
 from formulary_catalog.settings import Settings
@@ -204,9 +204,10 @@ async def _server(url: str, *, database_id: str) -> Check:
     try:
         trust_env = not is_loopback(httpx2.URL(url).host)
         async with httpx2.AsyncClient(timeout=_SECONDS, trust_env=trust_env) as client:
-            answer = (await client.get(f"{url.rstrip('/')}/readyz")).json()
+            response = await client.get(f"{url.rstrip('/')}/readyz")
+        answer = response.json()
         state, mode, why = str(answer["status"]), str(answer["mode"]), str(answer.get("detail") or "")
-        theirs = str(answer.get("database_id") or "")
+        theirs = response.headers.get(DATABASE_HEADER, "")
     except (httpx2.HTTPError, httpx2.InvalidURL):
         return Check(name="server", detail=f"none at {shown}", way_out=start)
     except (ValueError, LookupError, TypeError):

@@ -8,6 +8,9 @@ from ipaddress import ip_address
 from formulary_catalog.errors import StartupError
 from formulary_catalog.settings import Settings
 
+DATABASE_HEADER = "X-Formulary-Database"
+"""Of `/readyz`, the same for all servers of one database: `formulary doctor` compares it with the one it looks at."""
+
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach that address."""

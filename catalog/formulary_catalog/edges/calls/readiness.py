@@ -35,7 +35,6 @@ class ReadinessReport(BaseModel):
 
     status: ReadinessState
     database: str = Field(description="ok or unavailable")
-    database_id: str | None = Field(default=None, description="the same for all servers of one database, opaque")
     catalog: str = Field(description="loaded or loading")
     model: str = Field(description="the embedding model in use, or unavailable")
     mode: str = Field(description="current ranking mode: hybrid or lexical; each answer has its own")
@@ -140,7 +139,6 @@ class Readiness:
         return ReadinessReport(
             status=self._status(reachable=reachable, embedding=vectors.works and not unembedded),
             database="ok" if reachable else "unavailable",
-            database_id=await self._id_of(parts.database) if reachable else None,
             catalog="loaded" if self.catalog_loaded else "loading",
             model=embedder.model_id if embedder is not None else "unavailable",
             mode=SearchMode.HYBRID if vectors.works else SearchMode.LEXICAL,
@@ -155,8 +153,11 @@ class Readiness:
             self._asking = asyncio.create_task(_database_answers(database))
         return await asyncio.shield(self._asking)
 
-    async def _id_of(self, database: "Database") -> str | None:
-        """Asked once: a process keeps its database."""
+    async def id_of(self, database: "Database") -> str | None:
+        """The same for all servers of one database, and opaque; None while it is not known.
+
+        Asked once: a process keeps its database.
+        """
         if self._database_id is None:
             with suppress(FormularyError, TimeoutError):  # the next probe asks again
                 async with asyncio.timeout(_DETAIL_SECONDS):

@@ -13,6 +13,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from formulary_catalog.edges.calls.readiness import Readiness, ReadinessReport
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.operations.services import Services
+from formulary_catalog.runtime.listening import DATABASE_HEADER
 from formulary_catalog.services.workflows.coverage import Coverage
 from formulary_catalog.store.workflows.reader import WorkflowReader
 
@@ -104,9 +106,13 @@ async def healthz() -> dict[str, str]:
 async def readyz(request: Request) -> Response:
     """Whether calls can be answered, and how well."""
     readiness: Readiness = request.app.state.readiness
-    report = await readiness.report(request.app.state.services)
+    services: Services = request.app.state.services
+    report = await readiness.report(services)
+    known = await readiness.id_of(services.parts.database) if report.database == "ok" else None
     return JSONResponse(
-        report.model_dump(mode="json", exclude_none=True), status_code=200 if report.takes_calls else 503
+        report.model_dump(mode="json", exclude_none=True),
+        status_code=200 if report.takes_calls else 503,
+        headers={DATABASE_HEADER: known} if known else None,
     )
 
 

@@ -136,7 +136,7 @@ def _check(expectation: Expectation, *, source: str, workflows: Collection[str])
     try:
         _ = expectation.request
     except InvalidInput as error:
-        raise InvalidInput(f"{place}: {error}", field="tests") from None
+        raise InvalidInput(f"{place}: {'' if expectation.target else 'labels: '}{error}", field="tests") from None
 
 
 def _is(hit: WorkflowHit, named: str) -> bool:
