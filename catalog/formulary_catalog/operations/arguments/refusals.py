@@ -29,6 +29,8 @@ from formulary_catalog.settings import LabelSpelling
 UNSTORABLE = "contains a NUL or an unpaired surrogate character; send plain text"
 UNKNOWN = "unknown"
 _MAX_COMPARED = 60
+_NEAR = 0.605
+"""Words that share no more letters, such as `page` and `target`, are not taken for misspelt ones."""
 _OBJECT: Schema = {"type": "object"}
 _SEPARATORS = re.compile("[-.]")
 _LABEL = re.compile(r"^label[._]")
@@ -66,7 +68,7 @@ def unknown_argument(
     # Without the prefix: with it, any two short label names are alike, and a bare label is like none of them.
     bare = {_LABEL.sub("", name): name for name in allowed}
     meant = [name for name in _MEANT.get(given, ()) if name in allowed or name in taken]
-    near = difflib.get_close_matches(_LABEL.sub("", given)[:_MAX_COMPARED], bare, n=1)
+    near = difflib.get_close_matches(_LABEL.sub("", given)[:_MAX_COMPARED], bare, n=1, cutoff=_NEAR)
     nearest = [*meant, *(bare[name] for name in near)]
     hint = f"; did you mean {prefix + nearest[0]!r}?" if nearest else ";"
     names = ", ".join(prefix + name for name in allowed)
