@@ -22,7 +22,7 @@ from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import Calibration
 from formulary_catalog.domain.search.fit import Wanted, places_found, words_held
 from formulary_catalog.domain.search.label_weights import SEVERITY_CONTRADICTED, label_evidence, severity_evidence
-from formulary_catalog.domain.search.query import Told
+from formulary_catalog.domain.search.query import QuerySigns
 from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder, load_embedder
@@ -73,7 +73,7 @@ class Asked:
     variant: Variant
     wanted: Wanted
     nearest_known: float
-    told: Told
+    signs: QuerySigns
     features: _Floats
     further: _Floats
     grades: npt.NDArray[np.int_]
@@ -133,7 +133,7 @@ async def _under_all_constraints(
                 variant=variant,
                 wanted=wanted,
                 nearest_known=nearest or 0.0,
-                told=plain.parsed.told,
+                signs=plain.parsed.signs,
                 features=features(evidence, declared=declared, plan=plan, wanted=wanted),
                 further=np.array([_not_fitted(one, plan=plan) for one in declared]),
                 grades=np.array([each.judgement.grade(one.name) for one in evidence]),
@@ -208,8 +208,8 @@ def _first_answers(asked: Sequence[Asked], *, weights: _Floats) -> Iterator[tupl
             score=float(scores[first]),
             length=float(np.log1p(each.wanted.rarity)),
             known=each.nearest_known,
-            pasted=float(each.told.printed),
-            symptom=float(each.told.symptom),
+            pasted=float(each.signs.printed),
+            symptom=float(each.signs.symptom),
         )
         count = EXCLUDED_WEIGHT if each.variant is Variant.EXCLUDED else 1.0
         count *= EVIDENCE_WEIGHT if each.judgement.id.startswith(EVIDENCE) else 1.0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from formulary_catalog.domain.search.fit import Wanted
-from formulary_catalog.domain.search.query import Told
+from formulary_catalog.domain.search.query import QuerySigns
 from quality_judgements import Judgement
 from quality_variants import Variant
 from support.scripts import script
@@ -41,7 +41,7 @@ def _asked(calibrate: ModuleType, count: int, *, variant: Variant, chance: float
                 variant=variant,
                 wanted=Wanted((), 0.0),
                 nearest_known=0.0,
-                told=Told(),
+                signs=QuerySigns(),
                 features=features,
                 further=np.zeros(6),
                 grades=grades,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from formulary_catalog.domain.search.fit import Wanted
-from formulary_catalog.domain.search.query import NOTHING_TOLD, Told
+from formulary_catalog.domain.search.query import NO_SIGNS, QuerySigns
 
 CONFIDENCE_DIGITS = 4
 _LEAST = 10.0**-CONFIDENCE_DIGITS
@@ -66,7 +66,7 @@ class QueryPart(NamedTuple):
         return self.constant + self.length + self.known + self.pasted + self.symptom
 
     @classmethod
-    def of(cls, told: Told, *, wanted: Wanted, by_meaning: bool, nearest_known: float | None) -> "QueryPart":
+    def of(cls, signs: QuerySigns, *, wanted: Wanted, by_meaning: bool, nearest_known: float | None) -> "QueryPart":
         """`nearest_known` is None for a model whose vectors of the known problems are not there."""
         alone = BY_MEANING_ALONE if nearest_known is None else BY_MEANING
         calibration = alone if by_meaning else BY_WORDS
@@ -75,9 +75,9 @@ class QueryPart(NamedTuple):
             constant=calibration.constant,
             length=calibration.length * math.log1p(wanted.rarity),
             known=calibration.known * (nearest_known or 0.0),
-            pasted=calibration.pasted if told.printed else 0.0,
-            symptom=calibration.symptom if told.symptom else 0.0,
-            most=log_odds_of(MOST_OF_A_SYMPTOM) if told.no_cause else math.inf,
+            pasted=calibration.pasted if signs.printed else 0.0,
+            symptom=calibration.symptom if signs.symptom else 0.0,
+            most=log_odds_of(MOST_OF_A_SYMPTOM) if signs.no_cause else math.inf,
         )
 
 
@@ -87,10 +87,10 @@ def confidences(
     wanted: Wanted,
     by_meaning: bool,
     nearest_known: float | None,
-    told: Told = NOTHING_TOLD,
+    signs: QuerySigns = NO_SIGNS,
 ) -> npt.NDArray[np.float64]:
     """The probability, 0..1, that each workflow is right, whatever others there are. More log odds, no less of it."""
-    query = QueryPart.of(told, wanted=wanted, by_meaning=by_meaning, nearest_known=nearest_known)
+    query = QueryPart.of(signs, wanted=wanted, by_meaning=by_meaning, nearest_known=nearest_known)
     likely = np.minimum(query.total + query.of_score * log_odds, query.most)
     return (1 / (1 + np.exp(-likely))).round(CONFIDENCE_DIGITS)
 

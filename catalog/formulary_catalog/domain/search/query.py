@@ -35,7 +35,7 @@ _OPENING, _CLOSING = "([{<\"'`", ":,;.!?)]}>\"'`"
 """What may stand around a word in a sentence."""
 
 
-class Told(NamedTuple):
+class QuerySigns(NamedTuple):
     """What a query tells, for the confidence of what answers it.
 
     `printed`: it is of a program, which says more than what is wrong. `symptom`: that program reports a signal that
@@ -47,7 +47,7 @@ class Told(NamedTuple):
     no_cause: bool = False
 
 
-NOTHING_TOLD = Told()
+NO_SIGNS = QuerySigns()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class ParsedQuery:
         return fold(self.cause or self.signal)
 
     @property
-    def told(self) -> Told:
+    def signs(self) -> QuerySigns:
         """How much it tells, whatever the catalog holds."""
-        return Told(
+        return QuerySigns(
             printed=self.pasted,
             symptom=self.pasted and (fold(self.signal) in CANONICAL_BY_FOLD or is_consequence(self.signal)),
-            no_cause=told_of_a_cause(self.text) < _OF_A_CAUSE,
+            no_cause=cause_rarity(self.text) < _OF_A_CAUSE,
         )
 
     def inferred(self, *, signal_declared: bool) -> dict[str, str]:
@@ -89,7 +89,7 @@ class ParsedQuery:
         return {dimension: visible(value) for dimension, value in read.items() if value}
 
 
-def told_of_a_cause(text: str) -> float:
+def cause_rarity(text: str) -> float:
     """How rare the words of a query are together that may tell a cause, in texts about operating Kubernetes.
 
     A compound name counts by its pieces: `HighErrorRate` says no more than "high error rate". What only follows from

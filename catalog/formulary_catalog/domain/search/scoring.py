@@ -13,7 +13,7 @@ from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import OF_LABELS_ONLY, confidences
 from formulary_catalog.domain.search.fit import Wanted, fits
-from formulary_catalog.domain.search.query import NOTHING_TOLD, Told
+from formulary_catalog.domain.search.query import NO_SIGNS, QuerySigns
 
 NOISE = 0.25
 """The cosine that texts without anything in common may have."""
@@ -44,11 +44,11 @@ def rank(
     mode: SearchMode,
     severity_inferred: bool = False,
     nearest_known: float | None = None,
-    told: Told = NOTHING_TOLD,
+    signs: QuerySigns = NO_SIGNS,
 ) -> list[Scored]:
     """The candidates in order: highest score, name, namespace. Confidence never rises along the list.
 
-    `nearest_known`: the cosine of the query and the nearest known problem, if that is known for the model. `told`:
+    `nearest_known`: the cosine of the query and the nearest known problem, if that is known for the model. `signs`:
     what the query tells.
     """
     by_meaning = mode is SearchMode.HYBRID
@@ -58,7 +58,7 @@ def rank(
         confident = np.full(len(evidence), OF_LABELS_ONLY)
         unfit = np.zeros(len(evidence), bool)
     else:
-        confident = confidences(scores, wanted=wanted, by_meaning=by_meaning, nearest_known=nearest_known, told=told)
+        confident = confidences(scores, wanted=wanted, by_meaning=by_meaning, nearest_known=nearest_known, signs=signs)
         near = np.array([by_meaning and (one.cosine or 0.0) >= NOISE for one in evidence], bool)
         unfit = ~fitting.significant & ~near
     scored = map(Scored, evidence, scores.tolist(), confident.tolist(), unfit.tolist())

@@ -270,7 +270,7 @@ def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest,
         mode=mode,
         severity_inferred=severity_inferred,
         nearest_known=nearest,
-        told=plan.parsed.told,
+        signs=plan.parsed.signs,
     )
     fitting = order if request.top_k is not None else [each for each in order if not each.fits_nothing]
     first = fitting[: max(_LOOKED_AT, (request.top_k or DEFAULT_TOP_K) + DEFAULT_TOP_K)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from formulary_catalog.domain.pasted.markup import plain_lines
 from formulary_catalog.domain.pasted.reading import read_pasted
-from formulary_catalog.domain.search.query import ParsedQuery, parse_problems, parse_query, told_of_a_cause
+from formulary_catalog.domain.search.query import ParsedQuery, cause_rarity, parse_problems, parse_query
 from formulary_catalog.domain.text import words
 from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES, SEVERITIES
 
@@ -204,9 +204,9 @@ symptoms = st.lists(
 
 @given(symptoms)
 def test_a_word_more_never_tells_less_and_a_word_again_nothing(said: list[str]) -> None:
-    before = told_of_a_cause(" ".join(said))
-    assert told_of_a_cause(" ".join([*said, "certificate"])) >= before >= 0
-    assert told_of_a_cause(" ".join([*said, *said])) == pytest.approx(before)
+    before = cause_rarity(" ".join(said))
+    assert cause_rarity(" ".join([*said, "certificate"])) >= before >= 0
+    assert cause_rarity(" ".join([*said, *said])) == pytest.approx(before)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_word_more_never_tells_less_and_a_word_again_nothing(said: list[str]) 
     ],
 )
 def test_the_name_of_an_alert_tells_no_more_than_its_words(query: str, as_much_as: str) -> None:
-    assert told_of_a_cause(query) == pytest.approx(told_of_a_cause(as_much_as))
+    assert cause_rarity(query) == pytest.approx(cause_rarity(as_much_as))
 
 
 @pytest.mark.parametrize(
@@ -234,4 +234,4 @@ def test_the_name_of_an_alert_tells_no_more_than_its_words(query: str, as_much_a
     ],
 )
 def test_a_query_that_names_a_symptom_alone_is_told_from_one_that_tells_more(query: str, is_symptom: bool) -> None:
-    assert parse_query(query).told.no_cause == is_symptom
+    assert parse_query(query).signs.no_cause == is_symptom

@@ -26,7 +26,7 @@ from formulary_catalog.domain.search.fit import (
     words_held,
 )
 from formulary_catalog.domain.search.label_weights import SEVERITY_CONTRADICTED, SEVERITY_WEIGHT
-from formulary_catalog.domain.search.query import Told
+from formulary_catalog.domain.search.query import QuerySigns
 from formulary_catalog.domain.search.scoring import NOISE, Scored, rank, worth_reading
 from formulary_catalog.domain.search.terms import USUAL_RARITY, Term, rarity
 from formulary_catalog.domain.text import PLACE_WEIGHTS, WordPlace
@@ -288,7 +288,7 @@ def test_no_workflow_is_believed_more_than_six_times_in_ten_where_the_query_name
             wanted=WANTED,
             by_meaning=True,
             nearest_known=0.0,
-            told=Told(printed=printed, symptom=True, no_cause=each),
+            signs=QuerySigns(printed=printed, symptom=True, no_cause=each),
         )
         for each in (False, True)
     )

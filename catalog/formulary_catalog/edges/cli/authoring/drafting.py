@@ -48,8 +48,9 @@ def test_command(*, directories: tuple[Path, ...], as_json: bool) -> None:
     """Test that searches find the workflows of directories, as their *.test.yaml files expect.
 
     Each test has a name, a query, and what it must find: `first`, `among` the hits, `never` among them. `labels`,
-    `customLabels` and `detectedLabels` are what an incident would demand. The workflows are loaded into a database of
-    their own, which is removed at the end. Exit code 1 if a test fails or a manifest is invalid.
+    `customLabels` and `detectedLabels` are what an incident would demand. `target` names an object in the same
+    directories instead, and its labels count. The workflows are loaded into a database of their own, which is removed
+    at the end. Exit code 1 if a test fails or a manifest is invalid.
 
     \b
     Examples:

@@ -7,7 +7,7 @@ search, for the incidents and the labels of namespaces and workloads that lie in
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from formulary_catalog.domain.targets.reference import TargetReference
     from formulary_catalog.loading.manifests import Manifests
     from formulary_catalog.settings import Settings
+
+    _Demanding = tuple[TargetReference, RequestContext | str]
+    """A target with what its labels demand, or why that is not known."""
 
 _SEEN = ("workflow", "remediation_id", "target", "excluded_by")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -129,16 +132,8 @@ def who_sees_command(*, file: Path, manifests: tuple[Path, ...], as_json: bool) 
         for entry, name in names
         for each in there.contexts
     ]
-    namespaces = [
-        (name, "", f"Namespace/{namespace}", _said_of_target(entry, said, settings))
-        for entry, name in names
-        for namespace, said in _namespaces(there, settings=settings)
-    ]
-    workloads = [
-        (name, "", str(reference), _said_of_target(entry, said, settings))
-        for entry, name in names
-        for reference, said in asyncio.run(_workloads(there, settings=settings))
-    ]
+    namespaces = _rows_of(_namespaces(there, settings=settings), names=names, settings=settings)
+    workloads = _rows_of(asyncio.run(_workloads(there, settings=settings)), names=names, settings=settings)
     rows = [*incidents, *namespaces, *workloads]
     if as_json:
         found = {"incidents": incidents, "namespaces": namespaces, "workloads": workloads}
@@ -167,7 +162,19 @@ def _read(paths: Iterable[Path], *, settings: "Settings") -> "Manifests":
     return sort_out([*found.rejections, *documents], default_namespace=settings.catalog_namespace)
 
 
-def _namespaces(manifests: "Manifests", *, settings: "Settings") -> Iterator[tuple[str, "RequestContext | str"]]:
+def _rows_of(
+    targets: "Iterable[_Demanding]", *, names: "Sequence[tuple[CatalogEntry, str]]", settings: "Settings"
+) -> list[tuple[str, str, str, str]]:
+    """Each workflow with each target, and the first rule that excludes it there."""
+    known = [*targets]
+    return [
+        (name, "", str(reference), _said_of_target(entry, said, settings))
+        for entry, name in names
+        for reference, said in known
+    ]
+
+
+def _namespaces(manifests: "Manifests", *, settings: "Settings") -> "Iterator[_Demanding]":
     """What the labels of each Namespace demand of whatever is in it, or why that is not known."""
     from formulary_catalog.domain.targets.context import target_context
     from formulary_catalog.domain.targets.reference import TargetReference
@@ -183,14 +190,12 @@ def _namespaces(manifests: "Manifests", *, settings: "Settings") -> Iterator[tup
         reference = TargetReference(namespace="", kind="Namespace", name=found.name)
         around = Surroundings(reference=reference, api_version="v1", found=found, namespace=found)
         try:  # what is detected is not of the namespace, but of each workload in it
-            yield found.name, replace(target_context(around, mapping=mapping), detected_labels={})
+            yield reference, replace(target_context(around, mapping=mapping), detected_labels={})
         except ContextError as error:
-            yield found.name, str(error)
+            yield reference, str(error)
 
 
-async def _workloads(
-    manifests: "Manifests", *, settings: "Settings"
-) -> list[tuple["TargetReference", "RequestContext | str"]]:
+async def _workloads(manifests: "Manifests", *, settings: "Settings") -> "list[_Demanding]":
     """What the labels of each workload and its namespace demand, or why that is not known."""
     from formulary_catalog.domain.targets.context import target_context
     from formulary_catalog.errors import ContextError
@@ -200,7 +205,7 @@ async def _workloads(
     mapping = read_context_mapping(settings.context_file)
     targets = ManifestTargets(default_namespace=settings.catalog_namespace)
     targets.replace(manifests.ignored)
-    found: list[tuple[TargetReference, RequestContext | str]] = []
+    found: list[_Demanding] = []
     for reference in targets.workloads():
         try:
             around = await targets.read(reference, kind=await targets.kind_of(reference))

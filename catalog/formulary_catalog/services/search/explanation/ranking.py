@@ -156,7 +156,7 @@ def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Itera
         return
     by_meaning = ranked.mode is SearchMode.HYBRID
     query = QueryPart.of(
-        ranked.plan.parsed.told, wanted=ranked.wanted, by_meaning=by_meaning, nearest_known=ranked.nearest_known
+        ranked.plan.parsed.signs, wanted=ranked.wanted, by_meaning=by_meaning, nearest_known=ranked.nearest_known
     )
     of_score = query.of_score * scored.score
     total = of_score + query.total
