@@ -28,7 +28,7 @@ def test_each_rendering_without_the_cluster_is_the_same(values: dict[str, Any]) 
 def test_without_a_key_of_its_own_each_rendering_makes_another_in_the_secret_that_the_page_names() -> None:
     (made,) = [found for found in charts.render(charts.EXTERNAL) if found["kind"] == "Secret"]
     assert made["metadata"]["name"] == "formulary-input-key"
-    page = (charts.CHART.parents[1] / "docs" / "production.md").read_text()
+    page = (charts.CHART.parents[1] / "docs" / "install.md").read_text()
     assert "{kind: Secret, name: formulary-input-key, jsonPointers: [/data]}" in page
 
 

@@ -144,7 +144,6 @@ def test_every_value_that_a_template_names_is_declared() -> None:
 def test_every_value_that_the_pages_set_is_declared() -> None:
     pages = (
         ROOT / "docs" / "install.md",
-        ROOT / "docs" / "production.md",
         ROOT / "docs" / "invocation.md",
         ROOT / "docs" / "operations.md",
         ROOT / "README.md",
