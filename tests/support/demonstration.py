@@ -1,4 +1,4 @@
-"""What docs/demo.md shows: workflows and incidents applied with kubectl, and HolmesGPT asking for each incident.
+"""What docs/demo/README.md shows: workflows and incidents applied with kubectl, and HolmesGPT asking for each incident.
 
 The API server, the operator, the server and HolmesGPT are the real ones; only the model is scripted.
 """
@@ -21,7 +21,7 @@ LEDGER, INDEXER = "rr-ledger", "rr-indexer"
 """Remediation ids of the two incidents."""
 
 _ROOT = Path(__file__).parents[2]
-_PAGE = _ROOT / "docs" / "demo.md"
+_PAGE = _ROOT / "docs" / "demo" / "README.md"
 _RECORDED = re.compile(r"^(```text\n)(.*?)^(```)$", re.MULTILINE | re.DOTALL)
 _SYSTEM = "formulary-system"
 _CALLS = (
