@@ -65,7 +65,7 @@ class OperatorSettings(ConnectionSettings):
     notifications: Annotated[tuple[Receiver, ...], NoDecode] = Field(
         default=(),
         repr=False,
-        description="Who is notified of runs, in JSON ([notifications.md](notifications.md)); empty: nobody.",
+        description="Receivers of notifications, in JSON ([alerts.md](alerts.md#notifications)); empty: none.",
     )
     outcome_queries: Annotated[OutcomeQueries | None, NoDecode] = Field(
         default=None,

@@ -1,7 +1,7 @@
 """HolmesGPT in a cluster: kubectl, RBAC, the operator and the server as they run there, and what its model reads.
 
-This is the demonstration of docs/demo/README.md (DESIGN sections 6, 7 and 9). In the first tier, `test_holmesgpt` asks the
-same of a server without a cluster.
+This is the demonstration of docs/demo/README.md (DESIGN sections 6, 7 and 9). In the first tier, `test_holmesgpt` asks
+the same of a server without a cluster.
 """
 
 import json
