@@ -25,11 +25,13 @@ RESULTS = ROOT / "build" / "benchmarks"
 HEAD = """\
 # Benchmarks
 
-What `make benchmarks` measured last, on {machine}. Each section says of which commit and when; it is rewritten
-where it is measured again, and links its table. Times belong to a machine and to what else it does; ratios within one
-run are what to compare. Goals are beside the numbers where there are any. [performance.md](performance.md) says where
-the time goes, [FormularyBench](benchmarks/agents.md) what agents choose from this catalog and from others.
+What `make benchmarks` measured last, on {machine}. Each section names its commit and date, and links its table.
+A section changes only when it is measured again. Times depend on the machine and its load: compare ratios within one
+run. At the end: [where the time goes](#where-the-time-of-a-search-goes) and [missed goals](#missed-goals). What agents
+choose from this catalog and from others is in [FormularyBench](benchmarks/agents.md).
 """
+BY_HAND = "<!-- written by hand -->\n"
+"""What follows it on the page stays as it is."""
 Numbers = Any
 Drawing = Callable[[Axes, Numbers], None]
 
@@ -109,6 +111,28 @@ SECTIONS = (
         pictures={"rankings": rankings, "reliability": reliability},
     ),
     Section(
+        name="scale",
+        title="The database, by size of the catalog",
+        words="Generated catalogs, one tenant owning half; row-level security on, as the server's role. "
+        "`whole search` is everything that the store does, `candidates` all of it but the page, `exact search` a "
+        "statement that only filters and compares, `words only` a search without embedding model, "
+        "`in numbers` what `catalog_stats` counts. `unfiltered` has no label at all. numpy has the same rows in "
+        "memory, without tenants, persistence or a server.",
+        pictures={"growth": growth},
+    ),
+    Section(
+        name="peers",
+        title="Other stores",
+        words="The same rows, filters and vectors, asked in turn in the same run. Ours complete, and without words.",
+        pictures={"stores": stores},
+    ),
+    Section(
+        name="mcp",
+        title="A whole search over MCP",
+        words="Over HTTP against a server in a process of its own; server and PostgreSQL columns are processor time.",
+        pictures={"throughput": throughput},
+    ),
+    Section(
         name="problems",
         title="What searches find of problems that nothing was fitted on",
         words="Problems in groups of neighbours, with queries that share few words with them "
@@ -119,7 +143,7 @@ SECTIONS = (
     Section(
         name="warned",
         title="What an answer says where its author excludes it",
-        words="Queries that tell what `whenNotToUse` of some workflow excludes, or come near it "
+        words="Queries that `whenNotToUse` of some workflow excludes, or nearly excludes "
         "(`benchmarks/warned/README.md`), asked without constraints.",
         pictures={},
     ),
@@ -140,47 +164,26 @@ SECTIONS = (
         pictures={},
     ),
     Section(
-        name="scale",
-        title="The database, by size of the catalog",
-        words="Generated catalogs, one tenant owning half; row-level security on, as the server's role. "
-        "`whole search` is everything that the store does, `candidates` all of it but the page, `exact search` a "
-        "statement that only filters and compares, `words only` what is asked while there is no embedding model, "
-        "`in numbers` what `catalog_stats` counts; all enter the tenants. `unfiltered` gives no label at all. numpy "
-        "has the same rows in memory, without tenants, persistence or a server.",
-        pictures={"growth": growth},
-    ),
-    Section(
-        name="peers",
-        title="Other stores",
-        words="The same rows, filters and vectors, asked in turns in the same run. Ours whole, and without words.",
-        pictures={"stores": stores},
-    ),
-    Section(
-        name="mcp",
-        title="A whole search over MCP",
-        words="Over HTTP against a server in a process of its own; server and PostgreSQL columns are processor time.",
-        pictures={"throughput": throughput},
-    ),
-    Section(
         name="analytics",
         title="Searches beside heavy SQL",
         words="Four clients run heavy statements over `insight`, each again as soon as it is answered; server, "
-        "PostgreSQL and clients share the processors. Statements are ended after 2 s, and sent away while others run.",
+        "PostgreSQL and clients share the processors. A statement is cancelled after 2 s, and rejected while others "
+        "run.",
         pictures={},
     ),
     Section(name="mcp_peers", title="Other MCP servers", words="Searches of the same documents.", pictures={}),
     Section(
         name="tools",
         title="The tools of the catalog beside a search",
-        words="The catalog of the sections above, asked over REST by somebody who sees all of it. Goals are beside a "
-        "search with labels, which has to look at all rows as most of these do.",
+        words="The catalog of the sections above, asked over REST by a caller who sees all of it. Goals are relative "
+        "to a search with labels, which reads all rows as most of these do.",
         pictures={},
     ),
     Section(
         name="console",
         title="Pages of the console",
         words="Over HTTP, with a large catalog and a long trail; the server and PostgreSQL are processes of their own. "
-        "Each page in turns, then one each second while a client searches all the time.",
+        "Each page in turn, then one each second while a client searches all the time.",
         pictures={},
     ),
     Section(
@@ -192,8 +195,8 @@ SECTIONS = (
     Section(
         name="install",
         title="From nothing to the first answer",
-        words="With empty caches, downloads included. With an export by torch, before, `make run` installed 2.4 GB, "
-        "in 81 s on this kind of machine; `pip install` of the wheel brought 6.2 GB along and searched by words alone.",
+        words="With empty caches, downloads included. Earlier, with an export by torch, `make run` installed 2.4 GB, "
+        "in 81 s on this kind of machine; `pip install` of the wheel installed 6.2 GB and searched by words alone.",
         pictures={},
     ),
     Section(
@@ -206,8 +209,8 @@ SECTIONS = (
     Section(
         name="soak",
         title="Under load and loss",
-        words="Mixed traffic while one thing after another fails. Each answer is held against an oracle, each event "
-        "against the trail.",
+        words="Mixed traffic while one thing after another fails. Each answer is compared with an oracle, each event "
+        "with the trail.",
         pictures={},
     ),
     Section(name="phases", title="Phases of a search, cost of the trail", words="In one process.", pictures={}),
@@ -250,14 +253,23 @@ def page(runs: Mapping[Section, Run]) -> str:
     head = HEAD.format(machine=machine())
     if missing := [each.title for each, text in zip(SECTIONS, sections, strict=True) if text is None]:
         head += f"\nNot measured for this page: {'; '.join(missing)}.\n"
-    return "\n".join([head, *filter(None, sections)])
+    return "\n".join([head, *filter(None, sections)]) + _by_hand()
 
 
 def _sections_of_page() -> dict[str, str]:
     """The sections that the page has now, by title."""
-    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    _, *sections = text.split("\n## ")
+    _, *sections = _written().partition(BY_HAND)[0].split("\n## ")
     return {each.partition("\n")[0]: f"## {each.rstrip()}\n" for each in sections}
+
+
+def _by_hand() -> str:
+    """The end of the page, which nothing here measures."""
+    _, mark, text = _written().partition(BY_HAND)
+    return f"\n{mark}{text}" if mark else ""
+
+
+def _written() -> str:
+    return PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
 
 
 def _section(section: Section, run: Run) -> str:

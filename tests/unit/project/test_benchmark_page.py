@@ -60,6 +60,17 @@ def test_a_section_stays_until_it_is_measured_again(benchmarks: ModuleType, tmp_
     assert "Memory and start-up;" not in once
 
 
+def test_what_is_written_by_hand_stays_at_the_end(benchmarks: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text(f"# Old\n\n{benchmarks.BY_HAND}## Where the time goes\n\nMost of it waits.\n")
+    _measured(tmp_path, "startup")
+
+    benchmarks.main()
+
+    written = (tmp_path / "page.md").read_text()
+    assert written.endswith(f".\n\n{benchmarks.BY_HAND}## Where the time goes\n\nMost of it waits.\n")
+    assert written.count("\n## ") == 2
+
+
 def test_no_benchmark_has_two_sections(benchmarks: ModuleType) -> None:
     names = [each.name for each in benchmarks.SECTIONS]
 
