@@ -171,7 +171,7 @@ def _tokenizer(directory: Path, architecture: Architecture) -> Tokenizer:
 
 
 def _compiled(model: Any, *, threads: int, precision: str) -> Any:
-    # More threads for one run lose on busy cores: they wait for each other (measured, docs/embedding.md). So does a run
+    # More threads for one run lose on busy cores: they wait for each other (measured, docs/adr/0006). So does a run
     # that is bound to a core which another process uses.
     settings = {
         "INFERENCE_NUM_THREADS": threads,

@@ -32,7 +32,7 @@ class ReferenceEmbedder:
     def __init__(self, source: ModelSource) -> None:
         """Load the model, which takes seconds. Raises `EmbedderUnavailable` if that fails."""
         self.model_id = source.id
-        torch.set_num_threads(1)  # two threads lose on busy cores (docs/embedding.md)
+        torch.set_num_threads(1)  # two threads lose on busy cores (docs/adr/0006)
         try:
             self._model = load_reference(source)
         except Exception as error:  # torch and transformers raise types of their own, without a common base
