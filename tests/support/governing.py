@@ -20,6 +20,7 @@ HARMLESS = RunFacts(
     target_namespace="shop",
     risk_level="low",
     environment="staging",
+    signal="OOMKilled",
     selection_recorded=True,
     selection_reasoned=True,
 )

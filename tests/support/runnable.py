@@ -39,11 +39,9 @@ def runnable(name: str, **spec: Any) -> dict[str, Any]:
 def incident(remediation_id: str, *, environment: str, namespace: str = TARGET) -> dict[str, Any]:
     """An incident about a Deployment."""
     document = analysis(remediation_id, remediation_id=remediation_id, environment=environment)
-    document["spec"]["analysisRequest"]["signalContext"]["targetResource"] = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "name": "web",
-        "namespace": namespace,
+    document["spec"]["analysisRequest"]["signalContext"] |= {
+        "signalName": "OOMKilled",
+        "targetResource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": namespace},
     }
     return document
 

@@ -131,6 +131,22 @@ async def test_a_denial_is_an_error_that_names_rule_and_rationale(url: str, dsn:
     assert "Nobody is awake." in message
 
 
+async def test_a_contract_about_signals_decides_runs_for_incidents_of_these(url: str, dsn: str) -> None:
+    rules = {
+        signal: {"rules": [{"id": "look-first", "effect": "DENY", "match": {"signals": [signal]}}]}
+        for signal in ("Evicted", "oomkilled")
+    }
+    async with playing.operator(dsn), Database.opened(dsn, role=Role.WRITER, size=1, deadline=10) as database:
+        contracts = ContractWriter(database, shared_namespace="formulary")
+        await contracts.save(rules["Evicted"], namespace=TARGET, name="signals", uid="1")
+        ran = answer_of(await call(url, INVOKE, ASKED, headers=STAGING))
+        await contracts.save(rules["oomkilled"], namespace=TARGET, name="signals", uid="1")
+        message = refused(await call(url, INVOKE, ASKED, headers=STAGING))
+
+    assert ran["state"] == "completed"
+    assert "DENY by rule look-first" in message
+
+
 async def test_without_an_executor_only_a_dry_run_is_answered(url: str) -> None:
     message = refused(await call(url, INVOKE, ASKED, headers=STAGING))
     dry = answer_of(await call(url, INVOKE, {**ASKED, "dry_run": True}, headers=STAGING))

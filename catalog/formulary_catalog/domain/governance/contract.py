@@ -99,6 +99,10 @@ class Match(Model):
         "only if both are.",
     )
     environments: Names = Field(default=[], description="Environments, such as production. Case is ignored.")
+    signals: Names = Field(
+        default=[],
+        description="Signals of incidents, as the AIAnalysis or alert names them, such as OOMKilled. Case is ignored.",
+    )
     risk_levels: list[Literal["low", "medium", "high", "*"]] = Field(
         default=[], max_length=4, description="Risk levels of workflows."
     )

@@ -156,6 +156,7 @@ def subject_of(facts: RunFacts) -> Subject:
         workflow=facts.workflow,
         namespaces=frozenset({facts.namespace, facts.target_namespace} - {""}),
         environment=facts.environment,
+        signal=facts.signal,
         risk_level=facts.risk_level,
         caller=facts.caller,
     )

@@ -102,6 +102,7 @@ class RunFacts:
     target_namespace: str = ""
     risk_level: str = ""
     environment: str = ""
+    signal: str = ""
     priority: str = ""
     has_steps: bool = True
     has_rollback: bool = True

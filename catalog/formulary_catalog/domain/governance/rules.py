@@ -1,7 +1,7 @@
 """Which rules of contracts are about a subject.
 
 Where a fact is not known, it counts against the action: a rule that restricts matches a namespace, an environment, a
-risk level or a caller that nobody knows, a rule that allows does not.
+signal, a risk level or a caller that nobody knows, a rule that allows does not.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,6 +29,7 @@ class Subject:
     workflow: str = ""
     namespaces: frozenset[str] = frozenset()
     environment: str = ""
+    signal: str = ""
     risk_level: str = ""
     caller: str = ""
 
@@ -125,6 +126,7 @@ def matches(rule: Rule, subject: Subject, *, now: datetime, home: str = "") -> b
         and _folded(match.action_types, subject.action_type, when_unknown=False)
         and _in_namespaces(match.namespaces, subject.namespaces, restricts=restricts)
         and _folded(match.environments, subject.environment, when_unknown=restricts)
+        and _folded(match.signals, subject.signal, when_unknown=restricts)
         and _folded(match.risk_levels, subject.risk_level, when_unknown=restricts)
         and _called_by(match.callers, subject.caller, restricts=restricts)
         and (match.during is None or match.during.holds(now))

@@ -60,6 +60,7 @@ def run_facts(
         target_namespace=target.namespace,
         risk_level=spec.risk_level or "",
         environment=context.environment if context is not None else "",
+        signal=context.signal_name if context is not None else "",
         priority=context.priority if context is not None else "",
         has_steps=any(step.command for step in spec.steps),
         has_rollback=bool(spec.rollback_steps),

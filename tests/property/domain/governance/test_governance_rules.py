@@ -42,6 +42,7 @@ matches = st.fixed_dictionaries(
         "actionTypes": st.lists(st.sampled_from(["RestartPod", "drainnode", "*"]), max_size=2),
         "namespaces": st.lists(st.sampled_from([*NAMESPACES, "*"]), max_size=2),
         "environments": st.lists(st.sampled_from(["production", "STAGING", "test", "*"]), max_size=2),
+        "signals": st.lists(st.sampled_from(["oomkilled", "Evicted", "*"]), max_size=2),
         "riskLevels": st.lists(st.sampled_from(["low", "medium", "high", "*"]), max_size=2),
         "callers": st.lists(st.sampled_from(["agent", "person", "*"]), max_size=2),
         "during": windows,
@@ -90,6 +91,7 @@ run_facts = st.builds(
     caller=st.sampled_from(["agent", "person"]),
     risk_level=st.sampled_from(RISK_LEVELS),
     environment=st.sampled_from(ENVIRONMENTS),
+    signal=st.sampled_from(["", "OOMKilled", "evicted"]),
     priority=st.sampled_from(["", "P0", "P3"]),
     has_steps=st.booleans(),
     has_rollback=st.booleans(),
@@ -356,7 +358,7 @@ def test_facts_survive_being_stored(facts: RunFacts) -> None:
 def test_what_an_unknown_fact_leaves_open_counts_against_the_run(
     match: dict[str, object], facts: RunFacts, now: datetime
 ) -> None:
-    unknown = replace(facts, environment="", risk_level="", caller="")
+    unknown = replace(facts, environment="", signal="", risk_level="", caller="")
     rule = Match.model_validate(match)
     denying = Contract(name="own", rules=(Rule(id="r", effect=Effect.DENY, match=rule),))
 

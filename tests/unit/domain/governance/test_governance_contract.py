@@ -57,6 +57,8 @@ def test_the_path_of_a_run_is_that_of_its_workflow() -> None:
         ({"namespaces": ["Shop"]}, False),
         ({"environments": ["STAGING"]}, True),
         ({"environments": ["production"]}, False),
+        ({"signals": ["oomkilled"]}, True),
+        ({"signals": ["Evicted"]}, False),
         ({"riskLevels": ["low", "high"]}, True),
         ({"callers": ["agent"]}, True),
         ({"callers": ["Agent"]}, False),
@@ -73,6 +75,12 @@ def test_a_restricting_rule_matches_a_fact_that_nobody_knows_and_an_allowing_one
 
     assert outcome_under(rules({"effect": "DENY", "match": production}), environment="") is DecisionOutcome.BLOCK
     assert outcome_under(rules({"effect": "ALLOW", "match": staging}), environment="") is DecisionOutcome.AWAIT
+    evicted = {"signals": ["Evicted"]}
+    assert outcome_under(rules({"effect": "DENY", "match": evicted}), signal="") is DecisionOutcome.BLOCK
+    assert (
+        outcome_under(rules({"effect": "ALLOW", "match": evicted}), signal="", risk_level="high")
+        is DecisionOutcome.AWAIT
+    )
     ada = {"callers": ["ada"]}
     assert outcome_under(rules({"effect": "DENY", "match": ada}), caller="") is DecisionOutcome.BLOCK
     assert (
