@@ -45,6 +45,7 @@ CALLERS = KnownCallers(
     auditor=Rights(
         see={EVERYWHERE}, use={EVERYWHERE}, constraints={EVERYWHERE}, read={EVERYWHERE}, contracts={EVERYWHERE}
     ),
+    blind=Rights(see={"formulary"}),
     nobody=Rights(),
 )
 

@@ -5,7 +5,7 @@ server, and one caller must not crowd out the others.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from formulary_catalog.domain.access import LIST_RULES, READ_CONSTRAINTS, SEE_WORKFLOWS, Caller, Right
@@ -22,10 +22,23 @@ _MORE = (
 
 
 class Readable(NamedTuple):
-    """Namespaces, None for all of them, and notes for who is answered from them."""
+    """Namespaces, None for all of them, and notes for who is answered from them. `nowhere`: the right is in none."""
 
     namespaces: frozenset[str] | None
     notes: list[str]
+    nowhere: bool = False
+
+
+def left_out(right: Right, *, namespaces: Collection[str] = ()) -> str:
+    """What a list says to a caller who has a right in none of these namespaces, or in none at all: an empty one must
+    not read as if there were nothing."""
+    where = (
+        f"in namespace {' or '.join(sorted(namespaces))}" if namespaces else "in any namespace that Formulary knows of"
+    )
+    return (
+        f"you may not {right} {where}, so what others may see there is left out; ask an administrator of the "
+        "namespace for a RoleBinding that allows it"
+    )
 
 
 class ReadableNamespaces:
@@ -43,7 +56,7 @@ class ReadableNamespaces:
         return (await self.listed(caller, right, namespace=namespace)).namespaces
 
     async def listed(self, caller: Caller, right: Right, *, namespace: str = "") -> Readable:
-        """The same for a list, which says so where there are more namespaces than were asked about.
+        """The same for a list, which says where only some namespaces were asked about, or none is readable.
 
         Raises:
             Unavailable: as `of`.
@@ -51,8 +64,12 @@ class ReadableNamespaces:
         if await caller.access.allows(right, namespace=None):
             return Readable(None, [])
         known = [namespace] if namespace else await self._known(right)
-        notes = [_MORE] if len(known) > ASKED_ABOUT else []
-        return Readable(await _allowed(caller, right, among=known[:ASKED_ABOUT]), notes)
+        allowed = await _allowed(caller, right, among=known[:ASKED_ABOUT])
+        if len(known) > ASKED_ABOUT:
+            return Readable(allowed, [_MORE])
+        if allowed:
+            return Readable(allowed, [])
+        return Readable(allowed, [left_out(right, namespaces=[namespace] if namespace else [])], nowhere=True)
 
     async def _known(self, right: Right) -> list[str]:
         """Where there may be something to read: of workflows, the namespaces that have some."""

@@ -77,8 +77,9 @@ async def test_a_run_of_a_suspended_workflow_is_not_told_of(parts: CatalogParts,
 async def test_a_namespace_in_which_nothing_waits_is_answered_with_those_in_which_something_does(
     parts: CatalogParts,
 ) -> None:
-    (own,) = (await pending(parts, caller=STRANGER, namespace="bnk")).notes
+    own, right = (await pending(parts, caller=STRANGER, namespace="bnk")).notes
     assert own == "no run that you may see waits in namespace 'bnk'; runs wait in bank; check its name, or leave it out"
+    assert right.startswith("you may not get workflowinvocations.formulary.dev in namespace bnk or formulary, so what")
     for namespace in ("bank", "nowhere"):
-        (note,) = (await pending(parts, namespace=namespace)).notes
+        note, _ = (await pending(parts, namespace=namespace)).notes
         assert note.endswith(f"in namespace {namespace!r}; check its name, or leave it out")

@@ -87,7 +87,7 @@ async def test_the_number_that_waits_is_in_the_navigation_and_in_the_tab_for_who
 async def test_who_may_read_nothing_is_not_told_that_nothing_waits(world: World) -> None:
     page = page_of(await world.page("/waiting", by="nobody")).words
     assert "Nothing waits" not in page
-    assert "get workflowinvocations.formulary.dev in no namespace" in page
+    assert "You may not get workflowinvocations.formulary.dev in any namespace" in page
 
 
 async def test_a_dry_run_is_no_end_of_an_incident_and_a_refused_run_is_called_refused(world: World, dsn: str) -> None:

@@ -168,9 +168,9 @@ async def test_where_runs_wait_in_too_many_namespaces_the_answer_says_that_it_is
 
 async def test_lists_say_where_there_are_more_namespaces_than_were_asked_about(world: World) -> None:
     for path in ("invocations", "traces", "incidents", "contracts"):
-        assert (await world.get(f"/api/v1/{path}", by="last")).json()["notes"] == []
+        assert "more than" not in (await world.get(f"/api/v1/{path}", by="last")).text
     await world.copies(120, namespace="ns-%")
     for path in ("invocations", "traces", "incidents", "contracts"):
         assert "more than 100 namespaces" in (await world.get(f"/api/v1/{path}", by="last")).json()["notes"][0], path
-        assert (await world.get(f"/api/v1/{path}", by="last", namespace=LAST)).json()["notes"] == []
+        assert "more than" not in (await world.get(f"/api/v1/{path}", by="last", namespace=LAST)).text
     assert "knows of more than 100 namespaces" in (await world.page("/console/incidents", by="last")).words

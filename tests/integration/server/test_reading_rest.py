@@ -10,7 +10,9 @@ import pytest
 
 from formulary_catalog.domain.audit.chain import OWN_TRACE
 from formulary_catalog.edges.mcp.tools import TOOLS_BY_NAME
+from support.agent import answer_of, call
 from support.commands import formulary
+from support.pages import page_of
 from support.readable import KEY, VALUE, World, served
 
 
@@ -126,6 +128,45 @@ async def test_incidents_show_what_they_demand_to_who_may_read_constraints(world
         one = await world.read(f"/incidents/{name}", by="sre")
         assert (one["custom_labels"], one["environment"]) == ({KEY: [VALUE]}, "staging")
         assert (one["target"], one["trace_id"]) == ("shop-apps/Deployment/web", "rr-shop")
+
+
+@pytest.mark.parametrize(
+    ("path", "entries", "right", "page", "command"),
+    [
+        ("/incidents", "incidents", "get aianalyses.kubernaut.ai", "", []),
+        ("/traces", "traces", "get aianalyses.kubernaut.ai", "/incidents", ["trace", "list"]),
+        ("/invocations", "invocations", "get workflowinvocations.formulary.dev", "", []),
+        ("/approvals", "approvals", "get workflowinvocations.formulary.dev", "/waiting", ["approvals"]),
+        ("/contracts", "contracts", "get governancecontracts.formulary.dev", "/rules", ["governance", "contracts"]),
+        ("/halts", "halts", "get workflowinvocations.formulary.dev", "/rules/halts", []),
+    ],
+)
+async def test_an_empty_list_says_that_the_reader_may_not_see_what_it_would_hold_wherever_it_is_read(
+    world: World, path: str, entries: str, right: str, page: str, command: list[str]
+) -> None:
+    said = (
+        f"ou may not {right} in any namespace that Formulary knows of, so what others may see there is left out; ask "
+        "an administrator of the namespace for a RoleBinding that allows it"
+    )
+    answer = await world.read(path, by="nobody")
+    assert (answer[entries], answer["notes"]) == ([], [f"y{said}"])
+    assert "may not" not in " ".join((await world.read(path, by="auditor"))["notes"])
+    named = await world.read(path, by="sre", namespace="bank")
+    assert named["notes"] == [f"y{said}".replace("any namespace that Formulary knows of", "namespace bank")]
+    if page:
+        shown = await world.client.get(f"/console{page}", headers={"Authorization": "Bearer nobody"})
+        assert f"Y{said}." in page_of(shown.text).words
+    if command:
+        listed = await world.command(*command, by="nobody")
+        assert f"note y{said}" in " ".join(listed.out.split())
+
+
+async def test_a_model_learns_that_runs_may_wait_which_its_token_does_not_show(world: World) -> None:
+    found = await call(world.url, "list_pending_approvals", {}, headers={"Authorization": "Bearer blind"})
+    assert answer_of(found)["notes"] == [
+        "you may not get workflowinvocations.formulary.dev in namespace formulary, so what others may see there is "
+        "left out; ask an administrator of the namespace for a RoleBinding that allows it"
+    ]
 
 
 async def test_runs_and_what_waits_are_read_with_the_right_to_runs(world: World) -> None:

@@ -49,6 +49,7 @@ class HaltList(Answer):
     """The halts in force, those of everywhere first."""
 
     halts: list[HaltAnswer]
+    notes: list[str] = Field(default_factory=list)
 
 
 class HaltedAnswer(Answer):

@@ -72,6 +72,7 @@ def show_waiting(answer: "WaitingRunList", *, now: datetime, page: Page, console
     """Each run that waits, with what a person has to judge; `now` says how long it still waits."""
     if not answer.approvals:
         page.line("No run waits that you may read.")
+        page.notes(answer.notes)
         return
     shown, total = len(answer.approvals), answer.total
     page.line(

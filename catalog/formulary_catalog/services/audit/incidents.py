@@ -65,7 +65,7 @@ class IncidentReading:
             "read.incidents", caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
             before = moment_of(after, question=question)
-            namespaces, notes = await self._readable.listed(caller, USE_CONTEXTS, namespace=namespace)
+            namespaces, notes, _ = await self._readable.listed(caller, USE_CONTEXTS, namespace=namespace)
             found: list[_Known] = [
                 *await self._reader.page(namespaces=namespaces, namespace=namespace, before=before, limit=limit + 1),
                 *await self._alerts.page(namespaces=namespaces, namespace=namespace, before=before, limit=limit + 1),

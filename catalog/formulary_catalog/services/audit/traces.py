@@ -77,7 +77,7 @@ class TraceReading:
                 of_incidents=of_incidents,
                 before=moment_of(after, question=question),
             )
-            namespaces, notes = await self._readable.listed(caller, USE_CONTEXTS, namespace=namespace)
+            namespaces, notes, _ = await self._readable.listed(caller, USE_CONTEXTS, namespace=namespace)
             rows = await self._rows(wanted, namespaces=namespaces, limit=limit + 1)
             shown = rows[:limit]
             record.result = {"total": len(shown)}

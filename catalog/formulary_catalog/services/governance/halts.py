@@ -61,11 +61,11 @@ class Halts:
         async with self._trail.record(
             "read.halts", caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
-            namespaces = await self._readable.of(caller, READ_INVOCATIONS, namespace=namespace)
+            namespaces, notes, _ = await self._readable.listed(caller, READ_INVOCATIONS, namespace=namespace)
             halts = await self._review.halts(namespaces=namespaces)
             shown = [halt for halt in halts if not namespace or halt.namespace in ("", namespace)]
             record.result = {"total": len(shown)}
-            return HaltList(halts=[halt_answer(halt) for halt in shown])
+            return HaltList(halts=[halt_answer(halt) for halt in shown], notes=notes)
 
     async def halt(self, *, namespace: str, reason: str, caller: Caller) -> HaltedAnswer:
         """Halt a namespace, or everywhere where it is empty; once this returns, nothing starts there.

@@ -17,6 +17,7 @@ from formulary_catalog.domain.text import shortened
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.requests import ApprovalsRequest
 from formulary_catalog.kernel.parts import CatalogParts
+from formulary_catalog.kernel.readable import left_out
 from formulary_catalog.kernel.visibility import namespaces_with
 from formulary_catalog.store.runs.reviewing import ReviewReader
 
@@ -54,9 +55,8 @@ class WaitingRuns:
             "read.approvals", caller=caller, reference=context, arguments=arguments
         ) as record:
             scope = await self._visibility.of(context, caller=caller, record=record, browsing=browsing)
-            reviewed = await namespaces_with(
-                caller, READ_INVOCATIONS, among=scope.concerned | frozenset(filter(None, [namespace]))
-            )
+            concerned = scope.concerned | frozenset(filter(None, [namespace]))
+            reviewed = await namespaces_with(caller, READ_INVOCATIONS, among=concerned)
             runs, _ = await self._review.waiting(caller=caller.name, namespaces=reviewed, limit=_LOOKED_THROUGH)
             constraints = self._finder.constraints(scope)
             readable = await self._workflows.readable({run.version_id for run in runs}, namespaces=scope.namespaces)
@@ -68,11 +68,14 @@ class WaitingRuns:
                 and self._finder.allowed(run, constraints) is not None
             ]
             waiting = [run for run in everywhere if namespace in ("", run.namespace)]
+            notes = [_HOW] if waiting else _nothing_waits(namespace, others={run.namespace for run in everywhere})
+            if not waiting and reviewed is not None and not reviewed:
+                notes.append(left_out(READ_INVOCATIONS, namespaces=concerned))
             record.result = {"total": len(waiting)}
             return PendingApprovals(
                 approvals=[_short(pending_approval(run)) for run in waiting[: request.limit]],
                 total=len(waiting),
-                notes=[_HOW] if waiting else _nothing_waits(namespace, others={run.namespace for run in everywhere}),
+                notes=notes,
             )
 
 

@@ -28,7 +28,7 @@ from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.identity import parse_reference
 from formulary_catalog.kernel.lookup import FoundWorkflow
 from formulary_catalog.kernel.parts import CatalogParts
-from formulary_catalog.kernel.readable import ReadableNamespaces
+from formulary_catalog.kernel.readable import Readable, ReadableNamespaces
 from formulary_catalog.services.runs.cards import RunCards
 from formulary_catalog.store.runs.decisions import DecisionReader, RuleCount
 from formulary_catalog.store.runs.executors import ExecutorReader, Executors
@@ -99,7 +99,7 @@ class RunReading:
         ) as record:
             before = moment_of(after, question=question)
             phases = [phase] if phase else None
-            namespaces, notes = await self._readable.listed(caller, READ_INVOCATIONS, namespace=namespace)
+            namespaces, notes, _ = await self._readable.listed(caller, READ_INVOCATIONS, namespace=namespace)
             found = await self._review.page(
                 caller=caller.name,
                 namespaces=namespaces,
@@ -125,7 +125,7 @@ class RunReading:
         async with self._trail.record(
             "read.invocations", caller=caller, reference=_NO_INCIDENT, arguments={"hours": _HOURS}
         ) as record:
-            namespaces, notes = await self._readable.listed(caller, READ_INVOCATIONS)
+            namespaces, notes, nowhere = await self._readable.listed(caller, READ_INVOCATIONS)
             since = datetime.now(UTC) - timedelta(hours=_HOURS)
             states = await self._review.states(caller=caller.name, namespaces=namespaces, since=since)
             waiting = await self.waiting_count(caller)
@@ -133,7 +133,7 @@ class RunReading:
             return RunsToday(
                 states=states,
                 waiting=waiting,
-                may_read=namespaces is None or any((namespaces, states, waiting, notes)),
+                may_read=not nowhere or bool(states or waiting),
                 notes=notes,
             )
 
@@ -252,14 +252,16 @@ class RunReading:
             limit=limit + 1,
         )
         shown = found[:limit]
-        readable = None if total else await self._readable.of(caller, READ_INVOCATIONS, namespace=namespace)
+        readable = Readable(None, [])
+        if not total:
+            readable = await self._readable.listed(caller, READ_INVOCATIONS, namespace=namespace)
         cut = namespaces is not None and len(concerned) > _WAITING_IN
         return WaitingRunList(
             approvals=await self._cards.of(shown, caller=caller),
             total=total,
-            may_read=readable is None or bool(readable),
+            may_read=readable.namespaces is None or bool(readable.namespaces),
             next_cursor=cursor(_place(shown[-1]), question=question) if len(found) > limit else "",
-            notes=[_MORE_NAMESPACES] if cut else [],
+            notes=[_MORE_NAMESPACES] if cut else readable.notes,
         )
 
     async def contracts(
@@ -277,7 +279,7 @@ class RunReading:
         ) as record:
             question = {"contracts": namespace or "*"}
             last = place_of(after, question=question)
-            namespaces, notes = await self._readable.listed(caller, READ_CONTRACTS, namespace=namespace)
+            namespaces, notes, _ = await self._readable.listed(caller, READ_CONTRACTS, namespace=namespace)
             read = await self._review.contracts(caller=caller.name, namespaces=namespaces)
             known, unknown = ([each for each in part if namespace in ("", each.namespace)] for part in read)
             following = sorted((each for each in known if last is None or _name(each) > _name(last)), key=_name)

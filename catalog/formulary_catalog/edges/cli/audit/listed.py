@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from formulary_catalog.domain.moments import BEGINNING, moment_said
-from formulary_catalog.domain.reading import TraceAnswer, TraceSummary
+from formulary_catalog.domain.reading import TraceAnswer, TracePage
 from formulary_catalog.domain.runs.run import OUTCOMES
 from formulary_catalog.edges.cli.audit.source import TrailSource, read_trace
 from formulary_catalog.errors import StartupError, Unavailable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from formulary_catalog.domain.incidents import RequestContext
 
 
-def owned_traces(trail: TrailSource, asked: TracesArguments, *, limit: int) -> list[TraceSummary]:
+def owned_traces(trail: TrailSource, asked: TracesArguments, *, limit: int) -> TracePage:
     """The traces that changed last, of those that are asked for; what people read and what was tampered with included.
 
     Raises:
@@ -37,14 +37,15 @@ def owned_traces(trail: TrailSource, asked: TracesArguments, *, limit: int) -> l
         of_incidents=asked.of == "incidents",
     )
 
-    async def read() -> list[TraceSummary]:
+    async def read() -> TracePage:
         async with trail.dsn() as dsn:
             async with TraceReader.open(dsn) as reader:
                 rows = await reader.rows(wanted, limit=limit)
             first = {row.trace_id: first_event(row) for row in rows}
             incidents = await _incidents({each.analysis for each in first.values() if each.analysis}, dsn=dsn)
         found = [trace_summary(row, first=first[row.trace_id], incidents=incidents) for row in rows]
-        return [each for each in found if not (wanted.of_incidents and not wanted.trace_id and each.is_unknown)]
+        kept = [each for each in found if not (wanted.of_incidents and not wanted.trace_id and each.is_unknown)]
+        return TracePage(traces=kept, next_cursor="")
 
     return asyncio.run(read())
 

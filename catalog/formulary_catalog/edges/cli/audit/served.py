@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from formulary_catalog.domain.reading import TraceAnswer, TraceFiles, TraceSummary, TraceVerification
+from formulary_catalog.domain.reading import TraceAnswer, TraceFiles, TracePage, TraceVerification
 from formulary_catalog.edges.cli.catalog.catalogs import Catalog, served_catalog, whole_list
 from formulary_catalog.edges.cli.options import settings_of
 from formulary_catalog.operations.arguments.reading import TracesArguments
@@ -13,15 +13,14 @@ from formulary_catalog.operations.audit import TRACE, TRACE_FILES, TRACES
 _T = TypeVar("_T")
 
 
-def served_traces(url: str, asked: TracesArguments, *, limit: int) -> list[TraceSummary]:
+def served_traces(url: str, asked: TracesArguments, *, limit: int) -> TracePage:
     """The traces that changed last, of those that are asked for.
 
     Raises:
         FormularyError: the server's own, or Unavailable if it cannot be reached.
     """
     filters = asked.model_dump(exclude_defaults=True)
-    found = _asked(url, lambda catalog: whole_list(catalog, TRACES, filters, entries="traces", limit=limit))
-    return found.traces
+    return _asked(url, lambda catalog: whole_list(catalog, TRACES, filters, entries="traces", limit=limit))
 
 
 def served_trace(url: str, trace_id: str) -> TraceAnswer:

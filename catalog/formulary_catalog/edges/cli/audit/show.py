@@ -14,7 +14,7 @@ from formulary_catalog.edges.cli.audit.source import TrailSource, readable_optio
 from formulary_catalog.edges.cli.options import json_option
 
 if TYPE_CHECKING:
-    from formulary_catalog.domain.reading import TraceSummary
+    from formulary_catalog.domain.reading import TracePage
     from formulary_catalog.operations.arguments.reading import TracesArguments
 
 
@@ -66,11 +66,11 @@ def list_command(
     asked = TracesArguments.read(filters)
     found = _served(trail.url, asked, limit=limit) if trail.url else _owned(trail, asked, limit=limit)
     if as_json:
-        traces = [trace.as_json() for trace in found]
-        click.echo(json.dumps({"traces": traces}, ensure_ascii=False))
+        traces = [trace.as_json() for trace in found.traces]
+        click.echo(json.dumps({"traces": traces, "notes": found.notes}, ensure_ascii=False))
     else:
         _show_list(found, asked=asked, limit=limit, served=bool(trail.url))
-    if not found:
+    if not found.traces:
         raise SystemExit(1)
 
 
@@ -107,13 +107,13 @@ def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _served(url: str, asked: "TracesArguments", *, limit: int) -> "list[TraceSummary]":
+def _served(url: str, asked: "TracesArguments", *, limit: int) -> "TracePage":
     from formulary_catalog.edges.cli.audit.served import served_traces
 
     return served_traces(url, asked, limit=limit)
 
 
-def _owned(trail: TrailSource, asked: "TracesArguments", *, limit: int) -> "list[TraceSummary]":
+def _owned(trail: TrailSource, asked: "TracesArguments", *, limit: int) -> "TracePage":
     from formulary_catalog.edges.cli.audit.listed import owned_traces
 
     return owned_traces(trail, asked, limit=limit)
@@ -130,13 +130,14 @@ def _nothing(asked: "TracesArguments", *, served: bool) -> str:
     return f"No trace{may_read} is of this kind; leave out filters to see more."
 
 
-def _show_list(traces: "list[TraceSummary]", *, asked: "TracesArguments", limit: int, served: bool) -> None:
+def _show_list(found: "TracePage", *, asked: "TracesArguments", limit: int, served: bool) -> None:
     from formulary_catalog.edges.cli.audit.rendering import spell_time
     from formulary_catalog.runtime.terminal import Page
 
-    page = Page()
+    page, traces = Page(), found.traces
     if not traces:
         page.line(_nothing(asked, served=served))
+        page.notes(found.notes)
         return
     is_narrow = page.is_terminal and page.width < _WIDE
     header = ("SIGNAL", "TARGET", "OUTCOME", "CHANGED (UTC)", "CALLER", "HELD", "EVENTS", "TRACE")
@@ -161,6 +162,7 @@ def _show_list(traces: "list[TraceSummary]", *, asked: "TracesArguments", limit:
     page.table(narrowed[0], narrowed[1:], whole=("OUTCOME", "CHANGED (UTC)", "TRACE"))
     if len(traces) == limit:
         page.line(f"the last {limit}; --limit shows more", style="dim")
+    page.notes(found.notes)
 
 
 COMMANDS = (list_command, show_command)

@@ -59,6 +59,7 @@ async def halts(request: Request) -> Response:
             (halt, halt.source == SERVER and not halt.contract, may, service.deciding(halt.namespace))
             for halt, may in zip(answer.halts, may_lift, strict=True)
         ],
+        notes=answer.notes,
         done=_DONE[asked.done].format(ended=asked.ended),
         may_everywhere=everywhere,
         may_somewhere=somewhere,

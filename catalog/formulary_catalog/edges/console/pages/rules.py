@@ -58,6 +58,7 @@ async def rules(request: Request) -> Response:
         "rules.html",
         title="Rules",
         contracts=[(each, list(zip(each.rules, each.use, strict=True))) for each in answer.contracts],
+        notes=answer.notes,
         effects=_EFFECTS,
         matches=_matches,
         days=USE_DAYS,
