@@ -40,8 +40,8 @@ _CALLS_EACH = 5
 _RETRY_SECONDS = 1.0
 _NAMES_NOTHING = "this server answers only for an incident and the call names none; "
 _NAME_AN_INCIDENT = (
-    "send the header X-Remediation-Id or X-AIAnalysis, or start stdio or the command with --remediation-id (the "
-    "configuration of the client does that, not a tool argument)"
+    "send the header X-Remediation-Id or X-AIAnalysis, add ?incident=ID to the address of /mcp, or start stdio or the "
+    "command with --remediation-id (the configuration of the client does that, not an argument of this call)"
 )
 _NAME_A_TARGET = (
     "name what is broken with target_namespace, target_kind and target_name, such as shop, Deployment and checkout "
@@ -113,7 +113,8 @@ class ContextResolver:
         """The incident that the call names, None for none. Raises as `resolve` does."""
         if not reference:
             if self._policy is ContextPolicy.REQUIRED and not reference.optional:
-                raise ContextError(_NAMES_NOTHING + (_NAME_A_TARGET if self._targets.are_read else _NAME_AN_INCIDENT))
+                may_name_target = reference.takes_target and self._targets.are_read
+                raise ContextError(_NAMES_NOTHING + (_NAME_A_TARGET if may_name_target else _NAME_AN_INCIDENT))
             return None
         if not reference.names_incident:
             return None

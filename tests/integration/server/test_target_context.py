@@ -170,6 +170,15 @@ async def test_the_details_of_a_hit_are_read_with_the_target_of_its_search(url: 
     assert "not found" in forbidden
 
 
+@pytest.mark.parametrize("tool", ["list_pending_approvals", "list_tables"])
+async def test_an_agent_is_not_told_to_name_a_target_to_a_tool_that_takes_none(url: str, tool: str) -> None:
+    async with agent(url, path="/mcp?toolsets=approvals,analytics") as client:
+        said = refused(await client.call_tool(tool, {}))
+    assert "target" not in said
+    assert "X-Remediation-Id" in said
+    assert "?incident=ID" in said
+
+
 async def test_without_a_target_an_agent_is_told_how_to_name_one(url: str) -> None:
     message = refused(await call(url, SEARCH, {"query": "oom"}))
 

@@ -25,6 +25,7 @@ class ContextReference:
     `address_remediation_id` is that of the address of the server.
 
     `optional`: the call is answered without an incident too. One that is named still constrains the answer.
+    `takes_target`: the arguments of the call may name a target.
     """
 
     remediation_id: str = ""
@@ -33,6 +34,7 @@ class ContextReference:
     address_remediation_id: str = ""
     target: TargetReference | None = None
     optional: bool = False
+    takes_target: bool = False
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -111,7 +113,7 @@ def search_request(
         embedding=embedding,
         custom_labels={key: values for key, values in (custom_labels or {}).items() if values},
         detected_labels={key: normalize_detected(value) for key, value in (detected_labels or {}).items()},
-        context=context or ContextReference(),
+        context=ContextReference() if context is None else context,
     )
 
 

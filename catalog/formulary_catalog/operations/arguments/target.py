@@ -57,4 +57,6 @@ def with_target(context: ContextReference, arguments: Arguments) -> ContextRefer
     Raises:
         InvalidInput: the target is incomplete or malformed, or named twice.
     """
-    return replace(context, target=arguments.target_reference) if isinstance(arguments, Targeted) else context
+    if not isinstance(arguments, Targeted):
+        return context
+    return replace(context, target=arguments.target_reference, takes_target=True)
