@@ -153,7 +153,9 @@ class NotAllowed(FormularyError):
 class NotInvocable(FormularyError):
     """The workflow can be read and not run: it lacks something, or nothing here can run it."""
 
+    rpc_code = -32002
     http_status = 400
+    exit_code = 2
 
 
 class NoExecutor(FormularyError):

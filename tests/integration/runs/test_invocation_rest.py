@@ -131,7 +131,7 @@ async def test_what_is_unknown_not_runnable_or_without_executor_is_told_by_code(
     http: httpx2.AsyncClient, dsn: str
 ) -> None:
     error_of(await invoke(http, workflow_id="no-such"), status=404, code=-32001)
-    error_of(await invoke(http, workflow_id="only-words"), status=400, code=-32003)
+    error_of(await invoke(http, workflow_id="only-words"), status=400, code=-32002)
     missing = error_of(await invoke(http), status=500, code=-32003)
     assert "no executor" in missing["message"]
 
@@ -331,10 +331,10 @@ async def test_the_manifest_of_a_dry_run_can_be_piped_to_kubectl(url: str, dsn: 
     assert dry.out.startswith("apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: ")
 
 
-async def test_the_command_line_tells_apart_what_cannot_be_run(url: str) -> None:
+async def test_the_command_line_ends_as_for_wrong_input_where_a_workflow_cannot_be_run(url: str) -> None:
     ran = await formulary("invoke", "only-words", "--url", url, "--json")
 
-    assert (ran.code, json.loads(ran.out)["error"]["code"]) == (1, -32003)
+    assert (ran.code, json.loads(ran.out)["error"]["code"]) == (2, -32002)
 
 
 async def test_the_command_line_ends_with_what_it_means(

@@ -19,7 +19,6 @@ from formulary_catalog.errors import (
     NotAllowed,
     NotAuthenticated,
     NotFound,
-    NotInvocable,
     RateLimited,
     RunFailed,
     RunRefused,
@@ -135,8 +134,6 @@ def _error(response: httpx2.Response, *, url: str) -> FormularyError:
             return NotAuthenticated(message)
         case 403:
             return NotAllowed(message)
-        case 400 if problem.get("code") == NotInvocable.rpc_code:
-            return NotInvocable(message)
         case 400 | 413:
             return InvalidInput(message, field=field)
         case 429:
