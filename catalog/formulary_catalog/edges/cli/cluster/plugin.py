@@ -41,8 +41,8 @@ def plugin(ctx: click.Context, *, server: "ClusterServer") -> None:
     """Formulary in the cluster of your kubeconfig: the commands of `formulary`.
 
     For every command that asks a server, forwards a port to it and asks as a ServiceAccount for which you may create
-    tokens, or with the token in FORMULARY_TOKEN. Nothing else of your kubeconfig reaches the server. All other commands
-    work on this machine.
+    tokens, or with the token in FORMULARY_TOKEN, such as an ID token of your own. Nothing else of your
+    kubeconfig reaches the server. All other commands work on this machine.
 
     \b
     Examples:
