@@ -151,6 +151,24 @@ async def test_a_signal_that_a_workflow_declares_is_inferred_in_any_case(served:
     assert any("signal-type" in reason for reason in liveness.match_reasons)
 
 
+@pytest.mark.parametrize(
+    ("query", "inferred"),
+    [
+        (
+            "kubepodcrashlooping critical: the container was OOMKilled",
+            {"signal_type": "KubePodCrashLooping", "severity": "critical"},
+        ),
+        ("NoSuchAlertAtAll critical: the container was OOMKilled", {}),
+    ],
+)
+async def test_the_name_of_an_alert_is_inferred_where_a_workflow_declares_it_though_a_cause_follows(
+    served: Served, query: str, inferred: dict[str, str]
+) -> None:
+    answer = await served.ask(query)
+    assert answer.inferred == inferred
+    assert "oom" in answer.workflows[0].workflow_id
+
+
 async def test_a_label_of_the_call_still_excludes(served: Served) -> None:
     answer = await served.ask("OOMKilled critical exit code 137", labels={"signal_type": ["Evicted"]}, top_k=50)
     assert answer.inferred == {"signal_type": "OOMKilled", "severity": "critical"}

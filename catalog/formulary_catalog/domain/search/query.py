@@ -73,6 +73,12 @@ class ParsedQuery:
         return fold(self.cause or self.signal)
 
     @property
+    def alert(self) -> str:
+        """The name, folded, in front of a cause: a signal type only if an allowed workflow declares it, too."""
+        named = fold(self.signal)
+        return named if self.cause and named not in CANONICAL_BY_FOLD else ""
+
+    @property
     def signs(self) -> QuerySigns:
         """How much it tells, whatever the catalog holds."""
         return QuerySigns(
@@ -82,8 +88,8 @@ class ParsedQuery:
         )
 
     def inferred(self, *, signal_declared: bool) -> dict[str, str]:
-        """What the query mentions, by dimension; `signal_declared`: an allowed workflow declares the signal type."""
-        if (self.cause or not signal_declared) and fold(self.signal) not in CANONICAL_BY_FOLD:
+        """What the query mentions, by dimension; `signal_declared`: an allowed workflow declares the first word."""
+        if not signal_declared and fold(self.signal) not in CANONICAL_BY_FOLD:
             return {}
         read = {"signal_type": self.signal, "severity": self.severity}
         return {dimension: visible(value) for dimension, value in read.items() if value}

@@ -254,6 +254,7 @@ def _question(plan: SearchPlan, *, vector: ModelVector | None) -> CandidateQuery
         vector=vector,
         signal=plan.parsed.ranking_signal,
         severity=plan.parsed.severity,
+        alert=plan.parsed.alert,
         asked=plan.asked,
     )
 

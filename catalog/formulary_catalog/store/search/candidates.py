@@ -46,7 +46,8 @@ _BY_SCORE = f"{log_odds(MEANING_WEIGHT)} * coalesce(distance, {_UNKNOWN}) - labe
 class Allowed:
     """The workflows that a search may return, and what of them is read.
 
-    In SQL: `signal` and `severity` are parameters with those that the query mentions, None where it mentions none.
+    In SQL: `signal` and `severity` are parameters with those that the query mentions, None where it mentions none, as
+    is `alert`: the first word, where `signal` is the cause behind it.
     `asked` are the dimensions for which `summary` says whether nobody declares what was asked; `more` are columns.
     """
 
@@ -54,6 +55,7 @@ class Allowed:
     distances: Distances
     signal: str | None
     severity: str | None
+    alert: str | None = None
     asked: Collection[str] = ()
     more: Sequence[str] = ()
 
@@ -65,6 +67,7 @@ class Allowed:
             "others": " + ".join(self.rules.others) or log_odds(0),
             "signal": f"{self.signal} = any (signal_types)" if self.signal else "false",
             "severity": self._severity_evidence,
+            **({"alert": f"{self.alert} = any (signal_types)"} if self.alert else {}),
             "distance": self.distances.exact,
             **{f"declares_{dimension}": declared for dimension, declared in self.rules.declared.items()},
         }
@@ -107,7 +110,7 @@ class Allowed:
         undeclared = ", ".join(
             f"case when not coalesce(bool_or(declares_{name}), false) then '{name}' end" for name in self.asked
         )
-        return f"""coalesce(bool_or(signal), false) as signal_declared,
+        return f"""coalesce(bool_or({"alert" if self.alert else "signal"}), false) as signal_declared,
            array_remove(array[{undeclared}]::text[], null) as undeclared"""
 
 
@@ -132,16 +135,18 @@ def nearest_of_visible(allowed: Allowed) -> str:
     """
     many, few = f"visible.total > {EXACT_UP_TO}", f"visible.total <= {EXACT_UP_TO}"
     declaring = ""
-    if allowed.signal:
+    for signal, most in ((allowed.signal, DECLARING), (allowed.alert, 1)):
+        if not signal:
+            continue
         rows = " union all ".join(
             f"select version_id, {allowed.distances.exact} as distance from workflow_search "
-            f"where leading_row = any (array[true, false]) and signal_type = {allowed.signal} and {slim} and {many}"
+            f"where leading_row = any (array[true, false]) and signal_type = {signal} and {slim} and {many}"
             for slim in ("slim", "not slim")
         )
-        declaring = f"""
+        declaring += f"""
         union (
             select found.version_id from visible, lateral ({rows} offset 0) as found
-            order by found.distance, found.version_id limit {DECLARING}
+            order by found.distance, found.version_id limit {most}
         )"""
     return f"""
 visible as materialized (

@@ -42,9 +42,9 @@ class CandidateQuery:
 
     `words` are the terms to find, `rare` those of them that few texts hold. `vector` is that of the query; None where
     words alone rank. `signal` and `severity` are folded words of the query that may name one; empty where none can.
-    `asked` are those values of the constraints that the caller gave, folded; `imposed` are those of the incident.
-    `narrowing` has keywords as phrases that `text.exclusion_phrase` made. `only`: the version id of the one workflow
-    that is looked for; empty for all.
+    `alert` is the first word where `signal` is the cause behind it. `asked` are those values of the constraints that
+    the caller gave, folded; `imposed` are those of the incident. `narrowing` has keywords as phrases that
+    `text.exclusion_phrase` made. `only`: the version id of the one workflow that is looked for; empty for all.
     """
 
     constraints: Constraints
@@ -55,6 +55,7 @@ class CandidateQuery:
     vector: ModelVector | None = field(default=None, repr=False)
     signal: str = ""
     severity: str = ""
+    alert: str = ""
     asked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     only: str = ""
 
@@ -65,9 +66,9 @@ class Candidates:
 
     `compared`: how many of the allowed ones have a cosine; None if the question had no vector. `usable`: for each word
     whether the index can hold it; it holds no stop words. `undeclared`: the asked dimensions in which no allowed
-    workflow declares what was asked. `signal_declared`: whether an allowed workflow declares the `signal` of the
-    question. `rows`: the rows of the page by version id where few are allowed, else empty. `whole` is False if a
-    candidate was withdrawn before its text was read.
+    workflow declares what was asked. `signal_declared`: whether an allowed workflow declares the first word of the
+    question, its `alert` or else its `signal`. `rows`: the rows of the page by version id where few are allowed, else
+    empty. `whole` is False if a candidate was withdrawn before its text was read.
     """
 
     evidence: tuple[CandidateEvidence, ...]
@@ -277,5 +278,6 @@ def _allowed(question: CandidateQuery, arguments: StatementArguments) -> Allowed
         signal=arguments.add(question.signal, "text") if question.signal else None,
         # Whether it is declared counts nothing where a severity was asked for.
         severity=arguments.add(question.severity, "text") if question.severity and not severities else None,
+        alert=arguments.add(question.alert, "text") if question.alert else None,
         asked=sorted(question.asked),
     )
