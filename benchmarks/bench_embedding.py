@@ -1,4 +1,4 @@
-"""What embedding costs: one query, callers at once, a bulk; ours in both precisions, and the two usual ways.
+"""What embedding costs: one query, callers at once, a bulk; ours in three precisions, and the two usual ways.
 
 The embedders run in processes of their own and take turns, so that noise hits all alike. The floor is one reading of
 the weights of all layers in float32 by one thread.

@@ -23,8 +23,9 @@ from formulary_catalog.embedding.model import BASE, locate
 from support.models import published_model
 
 Vectors = npt.NDArray[np.float32]
-OURS, FLOAT32, ONNXRUNTIME, REFERENCE = "ours", "ours in float32", "onnxruntime", "sentence-transformers"
-SUBJECTS = (OURS, FLOAT32, ONNXRUNTIME, REFERENCE)
+OURS, FLOAT32, INT8 = "ours", "ours in float32", "ours in int8"
+ONNXRUNTIME, REFERENCE = "onnxruntime", "sentence-transformers"
+SUBJECTS = (OURS, FLOAT32, INT8, ONNXRUNTIME, REFERENCE)
 
 
 class Subject:
@@ -167,6 +168,8 @@ def main(kind: str) -> None:
             subject = _ours()
         case "ours in float32":
             subject = _ours("f32")
+        case "ours in int8":
+            subject = _ours("i8")
         case "onnxruntime":
             subject = _onnxruntime()
         case _:

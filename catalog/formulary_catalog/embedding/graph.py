@@ -5,6 +5,8 @@ and what runs is what is written here. The reference implementation is sentence-
 Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 2018, and the original weights' layout.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import openvino  # type: ignore[import-untyped]  # it ships no types
 from openvino import opset13 as op
@@ -27,13 +29,19 @@ WORD_TABLE = "embeddings.word_embeddings.weight"
 _HIDDEN = np.float32(-1e4)
 _LEAST_TOKENS = np.float32(1e-9)
 _LEAST_NORM = 1e-12
+_MOST_INT8 = 127
+INT8_GROUP = 32
+"""So many numbers in a row share a scale, of weights and, when the network runs, of activations."""
 
 
-def build(architecture: Architecture, weights: Weights) -> openvino.Model:
-    """The network from word embeddings to unit vectors. Raises LookupError if a tensor is missing."""
+def build(architecture: Architecture, weights: Weights, *, quantized: bool = False) -> openvino.Model:
+    """The network from word embeddings to unit vectors; `quantized` with the encoder's weights in int8.
+
+    Raises LookupError if a tensor is missing.
+    """
     hidden = op.parameter([-1, -1, architecture.hidden_size], np.float32, name=EMBEDDINGS)
     mask = op.parameter([-1, -1], np.int64, name=MASK)
-    network = _Network(architecture, weights, mask=mask)
+    network = _Network(architecture, weights, mask=mask, quantized=quantized)
     vectors = network.pooled(network.encoded(network.embedded(hidden)))
     for part in architecture.head:
         if isinstance(part, Normalization):
@@ -52,9 +60,10 @@ def build(architecture: Architecture, weights: Weights) -> openvino.Model:
 class _Network:
     """The stages of the encoder; each takes and returns nodes of shape (texts, tokens, hidden)."""
 
-    def __init__(self, architecture: Architecture, weights: Weights, *, mask: openvino.Node) -> None:
+    def __init__(self, architecture: Architecture, weights: Weights, *, mask: openvino.Node, quantized: bool) -> None:
         self._architecture = architecture
         self._weights = weights
+        self._matrix = _int8 if quantized else _constant
         self._keep = op.convert(mask, "f32")
         hidden_where_padded = op.multiply(op.subtract(np.float32(1), self._keep), _HIDDEN)
         self._bias = op.unsqueeze(hidden_where_padded, _axes(1, 2))
@@ -105,7 +114,7 @@ class _Network:
         return op.transpose(op.reshape(hidden, shape, True), _axes(0, 2, 1, 3))
 
     def _dense(self, hidden: openvino.Node, name: str) -> openvino.Node:
-        return _linear(hidden, self._weights, name)
+        return _linear(hidden, self._weights, name, matrix=self._matrix)
 
     def _normalised(self, hidden: openvino.Node, name: str) -> openvino.Node:
         centred = op.mvn(hidden, _axes(-1), True, self._architecture.norm_epsilon, "inside_sqrt")
@@ -117,15 +126,30 @@ def _unit(vectors: openvino.Node) -> openvino.Node:
     return op.normalize_l2(vectors, _axes(1), _LEAST_NORM, "max")
 
 
-def _linear(values: openvino.Node, weights: Weights, name: str) -> openvino.Node:
-    product = op.matmul(values, _constant(weights[f"{name}.weight"]), False, True)
-    bias = f"{name}.bias"
-    return op.add(product, _constant(weights[bias])) if bias in weights else product
-
-
 def _constant(tensor: Tensor) -> openvino.Node:
     """The tensor, copied: a graph that shares memory with Python releases it in threads without Python's lock."""
     return op.constant(tensor.astype(np.float32))
+
+
+def _int8(matrix: Tensor) -> openvino.Node:
+    """The matrix with a scale for each 32 columns of a row. OpenVINO recognises the pattern and multiplies integers."""
+    rows, columns = matrix.shape
+    groups = matrix.astype(np.float32).reshape(rows, -1, INT8_GROUP if columns % INT8_GROUP == 0 else columns)
+    scales = np.maximum(np.abs(groups).max(axis=2, keepdims=True), _LEAST_NORM) / np.float32(_MOST_INT8)
+    rounded = op.convert(op.constant(np.round(groups / scales).astype(np.int8)), "f32")
+    return op.reshape(op.multiply(rounded, op.constant(scales)), _axes(rows, columns), False)
+
+
+def _linear(
+    values: openvino.Node,
+    weights: Weights,
+    name: str,
+    *,
+    matrix: Callable[[Tensor], openvino.Node] = _constant,
+) -> openvino.Node:
+    product = op.matmul(values, matrix(weights[f"{name}.weight"]), False, True)
+    bias = f"{name}.bias"
+    return op.add(product, _constant(weights[bias])) if bias in weights else product
 
 
 def _scalar(value: int) -> openvino.Node:

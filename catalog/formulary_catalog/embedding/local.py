@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import openvino  # type: ignore[import-untyped]  # it ships no types; `_run` is the typed boundary
+import structlog
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as Normalizers
@@ -25,15 +26,25 @@ from formulary_catalog.embedding.model import VECTOR_DIMENSIONS, ModelSource, en
 from formulary_catalog.embedding.weights import Weights
 from formulary_catalog.errors import EmbedderUnavailable
 
+BFLOAT16, FLOAT32, INT8 = "bf16", "f32", "i8"
 RUNS = 2
 """Default number of runs of the model that compute at the same time, each on one thread."""
 
 # Arithmetic in bfloat16 works on tiles of 16 rows, where padding is free. In float32 padding takes time, and so does
 # each change of the shape (0.7 ms): steps of 1, 2 and 4 were measured, and are slower than 8.
-_STEPS = {"bf16": 16, "f32": 8}
+_STEPS = {BFLOAT16: 16, FLOAT32: 8, INT8: 8}
 
 ROUNDING = 1e-6
 """A text's vector may differ by so much, in a component, between a batch and a run of its own."""
+
+_LEAST_COSINE = 0.99
+"""Of int8 to float32. Rounding leaves .998; a processor without the instructions returns something else altogether."""
+_COMPARED = ("OOMKilled critical", "the rollout is stuck as its image cannot be pulled", "x509: certificate expired")
+_PROCESSORS = Path("/proc/cpuinfo")
+INT8_FLAGS = {"avx512_vnni", "avx_vnni"}
+"""Of a processor that multiplies int8 and adds in one instruction, by Linux' names."""
+
+_log = structlog.get_logger(__name__)
 
 # One for the process, kept until its end. Each core loads the CPU plugin by itself, and the plugin sets the signal
 # stack of the loading thread. Unloaded by another thread, or not last in first out, it frees a stack that is still set:
@@ -50,12 +61,12 @@ class Network:
     tokenizer: Tokenizer
 
     @classmethod
-    def built(cls, source: ModelSource, architecture: Architecture) -> "Network":
-        """The network of a model of the BERT family, from its weights."""
+    def built(cls, source: ModelSource, architecture: Architecture, *, quantized: bool = False) -> "Network":
+        """The network of a model of the BERT family, from its weights; `quantized` with these in int8."""
         weights = Weights(*source.weight_files)
         table = weights[graph.WORD_TABLE]
         return cls(
-            model=graph.build(architecture, weights),
+            model=graph.build(architecture, weights, quantized=quantized),
             inputs=lambda ids: {graph.EMBEDDINGS: table[ids].astype(np.float32, copy=False)},
             tokenizer=_tokenizer(source.path, architecture),
         )
@@ -79,14 +90,15 @@ class LocalEmbedder:
     """
 
     def __init__(self, network: Network, *, model_id: str, runs: int = RUNS, precision: str | None = None) -> None:
-        """Compile the network; `precision` (`f32`, `bf16`) replaces bfloat16 where the processor has it.
+        """Compile the network, by default for bfloat16 where the processor has it. `precision`: `f32`, `bf16`, or `i8`
+        for a quantized network.
 
         Raises what OpenVINO raises.
         """
         self.model_id = model_id
         self._tokenizer = network.tokenizer
         self._runs = min(runs, _processors())
-        precision = precision or _usual_precision()
+        precision = precision or _float_precision()
         compiled = _compiled(network.model, threads=self._runs, precision=precision)
         # Nothing here refers to the embedder itself: its memory is freed with its last reference.
         idle = [
@@ -132,14 +144,27 @@ def load_local(
 ) -> LocalEmbedder:
     """The embedder for a model on disk: built from its weights, or from its export in `cache_dir` (see `CachedExport`).
 
+    `precision` (`f32`, `bf16`, `i8`) replaces what suits the processor. Integers are only used where the vectors agree
+    with those of float32.
+
     Raises `EmbedderUnavailable` if the model does not load, or needs an export that is not there.
     """
+    embedder = partial(LocalEmbedder, model_id=source.id, runs=runs)
     try:
         try:
-            network = Network.built(source, Architecture.of(source.path))
+            architecture = Architecture.of(source.path)
         except UnsupportedArchitecture as reason:
             network = Network.exported(_export(source, cache_dir=cache_dir, reason=reason))
-        return LocalEmbedder(network, model_id=source.id, runs=runs, precision=precision)
+            return embedder(network, precision=precision)
+        network = Network.built(source, architecture)
+        if (precision or usual_precision()) != INT8:
+            return embedder(network, precision=precision)
+        exact = embedder(network, precision=FLOAT32)
+        rounded = embedder(Network.built(source, architecture, quantized=True), precision=INT8)
+        if _agree(rounded, exact):
+            return rounded
+        _log.warning("int8_embedding_refused", model=source.id, using=FLOAT32)
+        return exact
     except EmbedderUnavailable:
         raise
     except Exception as error:  # OpenVINO and tokenizers raise types of their own, without a common base
@@ -177,7 +202,8 @@ def _compiled(model: Any, *, threads: int, precision: str) -> Any:
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": threads,
         "ENABLE_CPU_PINNING": False,
-        "INFERENCE_PRECISION_HINT": precision,
+        "INFERENCE_PRECISION_HINT": FLOAT32 if precision == INT8 else precision,
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": graph.INT8_GROUP if precision == INT8 else 0,
     }
     return _CORE.compile_model(model, "CPU", settings)
 
@@ -186,10 +212,31 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _usual_precision() -> str:
+def usual_precision() -> str:
+    """What is fastest on this processor; int8 gains nothing over bfloat16."""
+    precision = _float_precision()
+    return INT8 if precision == FLOAT32 and INT8_FLAGS & processor_flags() else precision
+
+
+def _float_precision() -> str:
     """Bfloat16 where the processor computes in it. Float16, usual on others, was not compared with the reference."""
     usual = _CORE.get_property("CPU", "INFERENCE_PRECISION_HINT")
-    return "bf16" if usual == openvino.Type.bf16 else "f32"
+    return BFLOAT16 if usual == openvino.Type.bf16 else FLOAT32
+
+
+def processor_flags() -> frozenset[str]:
+    """What Linux says of the first processor; nothing elsewhere."""
+    try:
+        lines = _PROCESSORS.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())
+
+
+def _agree(rounded: LocalEmbedder, exact: LocalEmbedder) -> bool:
+    """Whether int8 gives the vectors of float32, but for the rounding. Without the instructions it fails silently."""
+    cosines = np.sum(rounded.embed_documents(_COMPARED) * exact.embed_documents(_COMPARED), axis=1)
+    return bool((cosines >= _LEAST_COSINE).all())
 
 
 def _run(request: Any, inputs: Callable[[Ids], dict[str, Any]], ids: Ids, mask: Ids, *, model_id: str) -> Vectors:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulary_catalog.embedding import Embedder, load_embedder, local
+from formulary_catalog.embedding import Embedder, graph, load_embedder, local
 from formulary_catalog.embedding.batching import Vectors
 from formulary_catalog.embedding.local import load_local
 from formulary_catalog.embedding.model import BASE, locate
@@ -106,15 +106,20 @@ _RELEASES = {
 }
 
 
+_MULTIPLIES_INT8 = bool(local.INT8_FLAGS & local.processor_flags())
+_LEAST_COSINES = {None: 0.9999 if local.usual_precision() != "i8" else 0.997, "f32": 0.999998, "i8": 0.997}
+"""To the reference, by precision; None is the usual one of this processor."""
+
+
 @pytest.fixture(scope="module")
 def embedder() -> Embedder:
     return load_embedder()
 
 
-@pytest.fixture(scope="module", params=[None, "f32"], ids=["usual precision", "float32"])
+@pytest.fixture(scope="module", params=_LEAST_COSINES, ids=["usual precision", "float32", "int8"])
 def precise(request: pytest.FixtureRequest) -> tuple[Embedder, float]:
     """The base in one of the precisions, and the least cosine to the reference that it must reach."""
-    return load_local(locate(BASE), precision=request.param), 0.9999 if request.param is None else 0.999998
+    return load_local(locate(BASE), precision=request.param), _LEAST_COSINES[request.param]
 
 
 @pytest.fixture(scope="module", params=[FEW, pytest.param(MANY, marks=pytest.mark.long)], ids=["few", "many"])
@@ -283,6 +288,37 @@ def test_a_text_has_the_same_vector_in_every_shape_of_batch(embedder: Embedder) 
         alone = embedder.embed_query(text)
         for number in (2, 3, 4, 8, 9):
             assert_same(embedder.embed_documents([text] * number), np.tile(alone, (number, 1)))
+
+
+@pytest.mark.skipif(not _MULTIPLIES_INT8, reason="this processor has no instructions for int8")
+def test_a_model_in_int8_is_another_one_than_in_float32() -> None:
+    """Else all other tests of int8 would be of float32, which is used where int8 fails."""
+    exact, rounded = (load_local(locate(BASE), precision=precision) for precision in ("f32", "i8"))
+    assert np.abs(rounded.embed_query(TEXTS[0]) - exact.embed_query(TEXTS[0])).max() > 10 * local.ROUNDING
+
+
+@pytest.mark.parametrize("returned", [0.0, np.nan, -1.0], ids=["nothing", "no numbers", "the opposite"])
+def test_float32_serves_where_int8_fails_without_an_error(monkeypatch: pytest.MonkeyPatch, returned: float) -> None:
+    """A mock for a processor that this machine is not: without the instructions, OpenVINO returns empty vectors."""
+    exact = load_local(locate(BASE), precision="f32").embed_documents(TEXTS[:5])
+    monkeypatch.setattr(graph, "_int8", lambda matrix: graph._constant(np.full_like(matrix, returned)))
+
+    np.testing.assert_array_equal(load_local(locate(BASE), precision="i8").embed_documents(TEXTS[:5]), exact)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"), [("fma avx2", "f32"), ("fma avx2 avx_vnni", "i8"), ("avx512f avx512_vnni", "i8")]
+)
+def test_int8_is_usual_on_processors_that_multiply_it_and_have_no_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, expected: str
+) -> None:
+    """A mock for processors that this machine is not."""
+    processors = tmp_path / "cpuinfo"
+    processors.write_text(f"processor\t: 0\nflags\t\t: {flags}\n\nprocessor\t: 1\n")
+    monkeypatch.setattr(local, "_PROCESSORS", processors)
+    monkeypatch.setattr(local, "_float_precision", lambda: "f32")
+
+    assert local.usual_precision() == expected
 
 
 def test_texts_run_one_by_one_where_a_batch_is_rounded_much_differently(monkeypatch: pytest.MonkeyPatch) -> None:
