@@ -101,23 +101,23 @@ class ConnectionSettings(BaseSettings):
         default=1000,
         ge=32,
         le=100_000,
-        description="Connections that a server holds at a time; fewer where the process may not open as many files.",
+        description="Open connections of a server; fewer if the process may not open as many files.",
     )
     max_connections_per_address: int = Field(
         default=250,
         ge=8,
         le=100_000,
-        description="Of these connections, those of one address; raise it where all clients come through one proxy.",
+        description="Open connections of one address; raise it if all clients come through one proxy.",
     )
     max_header_bytes: int = Field(
-        default=32 * 1024, ge=4096, le=1024**2, description="Largest head of a request, in bytes."
+        default=32 * 1024, ge=4096, le=1024**2, description="Largest size of the headers of a request, in bytes."
     )
     max_headers: int = Field(default=100, ge=16, le=1000, description="Headers that a request may have.")
     request_seconds: float = Field(
         default=15,
         gt=0,
         le=600,
-        description="Seconds until a request must have arrived whole, and until an answer must be read.",
+        description="Seconds in which a client must send its request, and read the answer.",
     )
 
 
@@ -188,15 +188,15 @@ class Settings(ConnectionSettings):
     )
     insecure: bool = Field(default=False, description="Listen beyond loopback without authentication.")
     authentication: str = Field(
-        default="none", description="How callers of `serve` prove who they are: `none`, or `kubernetes` tokens."
+        default="none", description="Authentication of callers of `serve`: `none`, or `kubernetes` tokens."
     )
     token_audience: str = Field(
         default="formulary", min_length=1, description="The audience that a token must be issued for."
     )
     oidc_issuer: str = Field(
-        default="", description="Issuer of ID tokens that people may send; one that the API server accepts tokens of."
+        default="", description="OpenID issuer of people's ID tokens, which the API server must trust."
     )
-    oidc_client_id: str = Field(default="", description="The client that those ID tokens must be issued for.")
+    oidc_client_id: str = Field(default="", description="Client that these ID tokens must be issued for.")
     oidc_scope: str = Field(
         default="openid",
         pattern=r"^[!#-\[\]-~]+( [!#-\[\]-~]+)*$",
@@ -204,8 +204,8 @@ class Settings(ConnectionSettings):
     )
     console_proxy_secret_file: Path | None = Field(
         default=None,
-        description="File with the secret by which a proxy proves itself to the console, so that the user and groups "
-        "in its headers are believed; unset: they never are.",
+        description="File with the secret of a trusted proxy, whose headers then name the user and groups at the "
+        "console; unset: such headers are ignored.",
     )
     token: str = Field(default="", repr=False, description="Bearer token that commands send to the server they ask.")
     pool_size: int = Field(default=10, ge=9, le=100, description="Database connections of one process.")
@@ -213,7 +213,7 @@ class Settings(ConnectionSettings):
         default=8,
         ge=8,
         le=99,
-        description="Calls of one process that are worked on at the same time; fewer than it has connections.",
+        description="Calls in progress in one process; fewer than it has database connections.",
     )
     calls_waiting: int = Field(
         default=64, ge=0, le=10_000, description="Calls that may wait for a slot; more are rejected at once."

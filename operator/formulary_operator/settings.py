@@ -74,7 +74,7 @@ class OperatorSettings(ConnectionSettings):
         "([invocation.md](invocation.md#outcomes)); empty: none is asked.",
     )
     engines: Annotated[tuple[Literal["job", "tekton", "argo"], ...], NoDecode] = Field(
-        default=("job",), description="What may run it: `job`, `tekton`, `argo`."
+        default=("job",), description="Engines that may run workflows: `job`, `tekton`, `argo`."
     )
     default_image: str = Field(
         default="", description="Image that runs the steps of workflows of the engine `job` that name none."
@@ -97,7 +97,7 @@ class OperatorSettings(ConnectionSettings):
         default=False, description="Refuse runs of workflows whose author the admission webhook did not see."
     )
     trusted_authors: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Users whose workflows run although they may run nothing themselves."
+        default=(), description="Authors whose workflows may run although they may run nothing themselves."
     )
     runs_namespace: str = Field(
         default="formulary-runs", description="Namespace of runs whose target has none, such as a Node."
@@ -119,8 +119,8 @@ class OperatorSettings(ConnectionSettings):
     )
     context_target: Literal["off", "kubernetes"] = Field(
         default="off",
-        description="Whether labels of their `spec.target` constrain runs that people create, as they do those of "
-        "agents: `off`, or `kubernetes`.",
+        description="How runs that people create are constrained by labels of their `spec.target`: `off`, or "
+        "`kubernetes`, as for agents.",
     )
     context_file: Path | None = Field(
         default=None,
@@ -155,8 +155,8 @@ class OperatorSettings(ConnectionSettings):
     run_retention_hours: float = Field(
         default=2160,
         ge=24,
-        description="How long a run that ended is kept in the database once its object is gone, and the record of who "
-        "created that object. What happened stays in the audit trail.",
+        description="How long a run that ended, and the record of who created its object, are kept in the database "
+        "after the object is deleted. The audit trail keeps the events.",
     )
     input_key_file: Path | None = Field(
         default=None,
@@ -179,13 +179,13 @@ class OperatorSettings(ConnectionSettings):
     )
     audit_config_map: str = Field(
         default="",
-        description="ConfigMap in the namespace of the Lease where checkpoints are published; it must be there. Empty: "
+        description="ConfigMap in the namespace of the Lease where checkpoints are published; it must exist. Empty: "
         "none.",
     )
     checkpoint_seconds: float = Field(
         default=60,
         gt=0,
-        description="Seconds between two checkpoints of the audit trail: what happens is vouched for then.",
+        description="Seconds between two checkpoints of the audit trail, which cover every event before.",
     )
     verify_seconds: float = Field(
         default=6 * 3600, ge=0, description="Seconds between two verifications of the whole audit trail; 0 for none."
@@ -198,11 +198,11 @@ class OperatorSettings(ConnectionSettings):
         default="", description="Namespace of the Lease that elects the leader; empty: no election, run one replica."
     )
     lease_name: str = Field(default="formulary-operator", description="Name of that Lease.")
-    pod_name: str = Field(default="", description="Who holds the Lease; empty: the host's name and the process.")
+    pod_name: str = Field(default="", description="Identity in the Lease; empty: host name and process id.")
     operator_user: str = Field(
         default="",
-        description="Who the operator is in the cluster, such as `system:serviceaccount:formulary:formulary-operator`. "
-        "The admission webhook lets this user alone ask for runs in the name of others.",
+        description="User of the operator, such as `system:serviceaccount:formulary:formulary-operator`. "
+        "Only this user may request runs in the name of others.",
     )
     webhook_host: str = Field(default="0.0.0.0", description="Address of the admission webhook.")
     webhook_port: int = Field(default=0, ge=0, le=65535, description="Port of the admission webhook; 0 turns it off.")
@@ -211,8 +211,8 @@ class OperatorSettings(ConnectionSettings):
     )
     webhook_client_ca_file: Path | None = Field(
         default=None,
-        description="Certificates (PEM) of the authority that signs the API server's client certificate; nobody else "
-        "is answered then. Unset: the secret path alone proves the API server.",
+        description="CA certificates (PEM) of the API server's client certificate; other clients are rejected. Unset: "
+        "the secret path alone authenticates the API server.",
     )
     webhook_secret: str = Field(
         default="formulary-webhook", description="Secret that holds the self-signed certificate."
@@ -220,7 +220,7 @@ class OperatorSettings(ConnectionSettings):
     webhook_service: str = Field(default="formulary-webhook", description="Service that the API server calls.")
     webhook_configuration: str = Field(
         default="formulary",
-        description="ValidatingWebhookConfiguration that is given the secret paths, and the self-signed authority.",
+        description="ValidatingWebhookConfiguration that receives the secret paths and the self-signed CA.",
     )
 
     @field_validator(

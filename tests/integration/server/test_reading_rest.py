@@ -419,7 +419,7 @@ async def test_a_person_reads_explains_and_decides_on_the_command_line_without_a
     )
     assert (by_itself.code, "environment: the call asks for test" in by_itself.out) == (1, True)
     recorded = await world.command("explain", "scale-out", "--search-id", world.searches["rr-shop"], by="sre")
-    assert (recorded.code, "What speaks for it" in recorded.out) == (0, True)
+    assert (recorded.code, "Evidence, in log odds" in recorded.out) == (0, True)
     waiting = await world.command("approvals", by="sre")
     assert waiting.code == 0
     assert world.waiting in waiting.out

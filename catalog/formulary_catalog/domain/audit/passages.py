@@ -194,7 +194,7 @@ def _selection(payload: Recorded, known: Known) -> Description:
 
 
 def _status(payload: Recorded, known: Known) -> Description:
-    return Description(title=f"asked for the state of the run of {known.workflow(payload)} stands")
+    return Description(title=f"asked for the state of the run of {known.workflow(payload)}")
 
 
 def _unknown(kind: str, payload: Recorded) -> Description:

@@ -38,7 +38,7 @@ def serve_command(
     With --data-dir it runs the embedded PostgreSQL and migrates it, for one pod with its operator. Otherwise it waits
     for the database and its migration, and is not ready until then. Loads no manifests, answers only on behalf of an
     incident unless set otherwise, and logs JSON. With FORMULARY_AUTHENTICATION=kubernetes every call needs a
-    ServiceAccount token, and any address may be listened on. The database user must be formulary_server or another one
+    ServiceAccount token, and it may listen on any address. The database user must be formulary_server or another one
     that owns nothing; the server is never ready as the owner.
 
     \b

@@ -58,8 +58,8 @@ def up_command(
 ) -> None:
     """Run a complete server on this machine.
 
-    PostgreSQL, embedding model, catalog, MCP and REST in one process; Ctrl-C stops all of it. Without manifests, a
-    cluster and a database of yours there are two example targets too, in namespaces named example-.
+    PostgreSQL, embedding model, catalog, MCP and REST in one process; Ctrl-C stops all of it. Without --manifests,
+    --cluster and --database-url it also loads two example targets, in namespaces named example-….
 
     \b
     Examples:

@@ -144,8 +144,7 @@ class Preparation:
             if not allowed(found.parsed.labels, constraints_of(each, strict_keys=self._rules.strict_keys)):
                 raise NotInvocable(
                     f"workflow {found.workflow_id}@{found.stored.version} cannot be invoked: the labels of "
-                    f"{each.target} exclude it, which count beside what the call is about; choose another workflow, "
-                    "or another object"
+                    f"{each.target} exclude it, which a parameter names; choose another workflow, or another object"
                 )
 
     async def with_author(self, new: NewInvocation) -> NewInvocation:

@@ -168,6 +168,6 @@ def _held(origin: str, *, place: str, by: str) -> InvalidInput:
     name = origin.removeprefix(DIRECTORY)
     return InvalidInput(
         f"the runbooks called {name!r} are those of {by}, and {place} is another directory; nothing of it was loaded. "
-        f"`formulary runbooks load {place} --name OTHER` loads it beside them, `--name {name}` in their place",
+        f"`formulary runbooks load {place} --name OTHER` keeps both, `--name {name}` replaces them",
         field="name",
     )

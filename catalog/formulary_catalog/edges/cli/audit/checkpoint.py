@@ -26,7 +26,7 @@ _DEADLINE = 60.0
 def checkpoint_command(*, trail: TrailSource, as_json: bool) -> None:
     """Write a checkpoint now.
 
-    It vouches for everything that happened since the last one; signed if FORMULARY_AUDIT_KEY_FILE names a key. The
+    It covers every event since the last one. It is signed if FORMULARY_AUDIT_KEY_FILE names a key. The
     operator and `formulary up` write one every minute by default.
 
     \b

@@ -49,8 +49,8 @@ def export_command(
 
     DIR/TRACE/ gets events.ndjson (each event as it was hashed, and its hash), verdict.json, verdict.md (decision and
     story), replay.json and diff.json (whether it is as it was written). Exit code 1 if it is not. Characters of the
-    trace's id that file names should not have are written as %2F and the like. With --url the files of one trace come
-    from a server; --all reads the database. A file that is there already is overwritten with --force alone.
+    trace's id that are unsafe in file names are written as %2F and the like. With --url the files of one trace come
+    from a server; --all reads the database. Existing files are overwritten only with --force.
 
     \b
     Examples:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @catalog_options
 @json_option
 def context_command(*, about: str, target: CatalogTarget, as_json: bool) -> None:
-    """Show what the owners of an object demand of a workflow for it.
+    """Show the constraints that the owners of an object set for workflows.
 
     \b
     Examples:

@@ -47,9 +47,9 @@ def explain_command(
 ) -> None:
     """Explain why a workflow is in the answer to a search, or why not.
 
-    Names the first rule that excludes WORKFLOW, or what speaks for it, part by part. A recorded search is explained
-    under the constraints that its incident had then; without WORKFLOW it is shown with what it found. Exit code 1 if
-    the workflow is excluded.
+    Names the first rule that excludes WORKFLOW, or the evidence for it, part by part. A recorded search is explained
+    under the constraints of its incident at that time; without WORKFLOW, the command shows what it found. Exit code 1
+    if the workflow is excluded.
 
     \b
     Examples:

@@ -75,7 +75,7 @@ def _show_place(answer: Explanation, *, page: Page) -> None:
 
 def _show_evidence(answer: Explanation, *, page: Page) -> None:
     page.line()
-    page.line("What speaks for it, in log odds", style="bold")
+    page.line("Evidence, in log odds", style="bold")
     page.table(
         ("COUNTS", "OF", "PART", "DETAIL"),
         [

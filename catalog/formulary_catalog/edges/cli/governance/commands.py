@@ -251,9 +251,9 @@ def _pair(text: str) -> tuple[str, str]:
 def rehearse_command(*, file: Path, since: str, namespace: str, limit: int, url: str | None, as_json: bool) -> None:
     """Try a contract before it is applied: which recorded decisions it would have changed.
 
-    Newly allowed runs come first. The contract is tried in place of the one of its name that is in force, and is not
-    put in force itself. Needs a running server, and counts the runs that the owner of FORMULARY_TOKEN may read. Exit
-    code 1 if any decision would have been different.
+    Replays past decisions with this contract instead of the current one of the same name. Changes nothing. Newly
+    allowed runs come first. Needs a running server, and counts the runs that the owner of FORMULARY_TOKEN may read.
+    Exit code 1 if any decision would have been different.
 
     \b
     Examples:
