@@ -13,7 +13,7 @@ import chart
 import platforms
 import tools
 from formulary_catalog.edges.app import openapi_document
-from formulary_catalog.edges.mcp.tools import tools_of
+from formulary_catalog.edges.mcp.tools import TOOLSETS
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.settings import LabelSpelling, Settings, Toolset
 from formulary_operator.api.crds import CRDS, crd_text
@@ -80,9 +80,11 @@ def openapi() -> str:
 def tools_page() -> str:
     """The reference page of all MCP tools and their arguments, in Markdown."""
     lines = ["# Tools", "", "The MCP tools as `tools/list` has them. [mcp.md](mcp.md) says how to call them.", ""]
-    for catalog_tool in tools_of(tuple(Toolset)):
+    lines += ["`…` in an example stands for the rest of an id that an earlier answer gave.", ""]
+    for toolset, catalog_tool in ((each, tool) for each in Toolset for tool in TOOLSETS[each]):
         tool = catalog_tool.listed(spelling=LabelSpelling.DOTTED, with_clusters=True)
         lines += [f"## `{tool.name}`", "", f"{tool.description}", ""]
+        lines += tools.lines(toolset, tool.model_dump(by_alias=True))
         lines += ["| argument | type | meaning | example |", "|---|---|---|---|"]
         for name, argument in tool.input_schema["properties"].items():
             kind = [
@@ -101,11 +103,6 @@ def tools_page() -> str:
 def install_page() -> str:
     """The page on installing with the table of supported machines as `make platforms` found them."""
     return _with_part("docs/install.md", "platforms", f"{platforms.table()}\n")
-
-
-def mcp_page() -> str:
-    """The page on MCP with the table of all tools."""
-    return _with_part("docs/mcp.md", "tools", f"\n{tools.table()}\n")
 
 
 def _with_part(path: str, name: str, part: str) -> str:
@@ -167,7 +164,6 @@ FILES: Mapping[str, Callable[[], str]] = {
     "docs/api.md": reference_page,
     "docs/configuration.md": configuration,
     "docs/install.md": install_page,
-    "docs/mcp.md": mcp_page,
     "docs/metrics.md": metrics_page,
     "docs/openapi.json": openapi,
     "docs/tools.md": tools_page,

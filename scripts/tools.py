@@ -1,35 +1,29 @@
-"""The table of the MCP tools in docs/mcp.md, made of what `tools/list` tells."""
+"""What docs/tools.md says of a tool besides its arguments, made of what `tools/list` returns."""
 
 import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from formulary_catalog.edges.mcp.tools import OTHER_NAMES, TOOLSETS
-from formulary_catalog.settings import LabelSpelling, Toolset
+from formulary_catalog.edges.mcp.tools import OTHER_NAMES
+from formulary_catalog.settings import Toolset
 
 Schema = Mapping[str, Any]
-_HEAD = "| toolset | tool | older names | example call | answer |\n|---|---|---|---|---|\n"
 _MAX_EXAMPLE = 160
 _ID = re.compile(r"(wf_ver_|inv-|tr_)[0-9a-f]{20,}")
 """Ids are those of one catalog: readers put in what an answer gave them."""
 
 
-def table() -> str:
-    """The Markdown table: every tool with its toolset, an example and the shape of its answer."""
-    rows = [
-        _row(toolset, tool.listed(spelling=LabelSpelling.DOTTED, with_clusters=False).model_dump(by_alias=True))
-        for toolset, tools in TOOLSETS.items()
-        for tool in tools
-    ]
-    return _HEAD + "".join(rows)
-
-
-def _row(toolset: Toolset, tool: Schema) -> str:
-    older = ", ".join(f"`{name}`" for name, meant in OTHER_NAMES.items() if meant == tool["name"])
+def lines(toolset: Toolset, tool: Schema) -> list[str]:
+    """Its toolset, its older names, an example and the shape of its answer, in Markdown."""
+    older = "".join(f", older name `{name}`" for name, meant in OTHER_NAMES.items() if meant == tool["name"])
     example = _ID.sub(r"\1…", json.dumps(_example(tool["inputSchema"]), ensure_ascii=False))
-    shape = _shape(tool["outputSchema"])
-    return f"| `{toolset}` | `{tool['name']}` | {older} | `{example}` | `{shape}` |\n"
+    return [
+        f"* Toolset `{toolset}`{older}",
+        f"* Example: `{example}`",
+        f"* Answer: `{_shape(tool['outputSchema'])}`",
+        "",
+    ]
 
 
 def _example(schema: Schema) -> dict[str, Any]:
