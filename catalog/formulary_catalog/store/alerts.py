@@ -16,6 +16,7 @@ from formulary_catalog.domain.alerts.reading import Alert
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.errors import Overloaded
 from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.incidents import enter_incidents
 
 MOST_KEPT = 10_000
 """Incidents of one source: those that ended longest ago are forgotten first."""
@@ -148,6 +149,20 @@ class AlertReader:
             namespaces=namespaces,
         )
 
+    async def firing(self, *, namespaces: frozenset[str] | None) -> int:
+        """How many of readable namespaces fire.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> int:
+            await enter_incidents(connection, namespaces=namespaces)
+            count: int = await connection.fetchval("select count(*) from alert where firing")
+            return count
+
+        return await self._database.read(read)
+
     async def known(self, remediation_id: str, *, namespaces: frozenset[str] | None) -> list[StoredAlert]:
         """The alerts with this id in readable namespaces, with their episodes.
 
@@ -162,8 +177,7 @@ class AlertReader:
         self, condition: str, *arguments: Any, namespaces: frozenset[str] | None, episodes: bool = False
     ) -> list[StoredAlert]:
         async def read(connection: Connection) -> list[StoredAlert]:
-            readable = "*" if namespaces is None else ",".join(sorted(namespaces))
-            await connection.execute("select set_config('formulary.incidents_read', $1, true)", readable)
+            await enter_incidents(connection, namespaces=namespaces)
             rows = await connection.fetch("select * from alert " + condition, *arguments)
             return [_stored(row, await _episodes(connection, row) if episodes else ()) for row in rows]
 

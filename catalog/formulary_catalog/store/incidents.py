@@ -155,6 +155,20 @@ class IncidentReader:
             namespaces=namespaces,
         )
 
+    async def open(self, *, namespaces: frozenset[str] | None) -> int:
+        """How many of readable namespaces have an object that is there.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> int:
+            await enter_incidents(connection, namespaces=namespaces)
+            count: int = await connection.fetchval("select count(*) from request_context where gone_at is null")
+            return count
+
+        return await self._database.read(read)
+
     async def find(self, incident: str, *, namespaces: frozenset[str] | None) -> list[StoredIncident]:
         """Those with this remediation id, or with this `namespace/name`, in name order.
 
@@ -179,8 +193,7 @@ class IncidentReader:
 
     async def _read(self, condition: str, *arguments: Any, namespaces: frozenset[str] | None) -> list[StoredIncident]:
         async def read(connection: Connection) -> list[StoredIncident]:
-            readable = "*" if namespaces is None else ",".join(sorted(namespaces))
-            await connection.execute("select set_config('formulary.incidents_read', $1, true)", readable)
+            await enter_incidents(connection, namespaces=namespaces)
             rows = await connection.fetch(
                 "select context, target, changed_at, gone_at is not null as gone from request_context " + condition,
                 *arguments,
@@ -190,6 +203,12 @@ class IncidentReader:
             ]
 
         return await self._database.read(read)
+
+
+async def enter_incidents(connection: Connection, *, namespaces: frozenset[str] | None) -> None:
+    """Let a transaction read the incidents of these namespaces, None for all."""
+    readable = "*" if namespaces is None else ",".join(sorted(namespaces))
+    await connection.execute("select set_config('formulary.incidents_read', $1, true)", readable)
 
 
 async def context_of(connection: Connection, *, namespace: str, name: str) -> RequestContext | None:

@@ -22,6 +22,7 @@ from support.alerts import TOKEN, alert, body
 from support.commands import formulary
 from support.databases import migrated_database
 from support.manifest import text
+from support.pages import page_of
 from support.runnable import runnable
 from support.services import open_parts
 from support.serving import load, serving
@@ -309,6 +310,21 @@ async def test_people_read_what_would_be_offered_for_an_alert_without_an_agent(u
     assert "oom-restart" not in page
     assert unknown.status_code == 404
     assert "oom-raise" in shown
+
+
+async def test_the_first_page_counts_an_alert_while_it_fires(url: str) -> None:
+    async def firing() -> int:
+        async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+            page = page_of((await http.get("/console/overview")).text)
+        (said,) = [each.words for each in page.all("span") if each.words.startswith("alerts that fire")]
+        return int(said.removeprefix("alerts that fire: ").partition(";")[0])
+
+    before = await firing()
+    await send(url, body(alert("c0ffee14")))
+    during = await firing()
+    await send(url, body(alert("c0ffee14", status="resolved")))
+
+    assert (during, await firing()) == (before + 1, before)
 
 
 async def test_looking_at_an_alert_is_no_search_for_it(url: str) -> None:

@@ -16,6 +16,10 @@ UNKNOWN = "\u2013"
 """What stands where a number would."""
 
 
+FOUR = {"Waiting for a person", "Open incidents", "Runs that helped", "Alerts without a remedy"}
+"""The numbers that are always there; others say what is wrong."""
+
+
 @pytest.fixture(scope="module")
 async def world(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with served(dsn, directory=tmp_path_factory.mktemp("keys")) as world:
@@ -32,18 +36,18 @@ async def tiles(world: World, *, by: str) -> dict[str, tuple[str, str]]:
 async def test_the_numbers_are_those_that_the_visitor_may_read(world: World) -> None:
     seen = await tiles(world, by="sre")
     assert seen["Waiting for a person"] == ("1", "approve or reject")
-    assert seen["Workflows"] == ("2", "active")
-    assert "run ended" in seen["Runs of the last day"][1]
-    assert seen["Records verified"][0] == "3 of 3"
+    assert seen["Open incidents"][1].startswith("alerts that fire: 0; AIAnalysis objects: ")
+    assert "run ended" in seen["Runs that helped"][1]
+    assert seen["Alerts without a remedy"] == (UNKNOWN, "no alerting rule that you may see is known")
     bank = await tiles(world, by="banker")
-    assert bank["Records verified"][0] == "1 of 1"
+    assert bank["Open incidents"][0] == "1"
     assert bank["Waiting for a person"] == (
         UNKNOWN,
         "not known: you may get workflowinvocations.formulary.dev in no namespace",
     )
-    assert "Runs of the last day" not in bank
+    assert bank["Runs that helped"][0] == UNKNOWN
     nothing = await tiles(world, by="nobody")
-    assert nothing.keys() == {"Waiting for a person", "Workflows"}
+    assert nothing.keys() == FOUR
     assert {number for number, _ in nothing.values()} == {UNKNOWN}
     assert "have access to anything shown here" in await world.page("/overview", by="nobody")
 
@@ -53,7 +57,8 @@ async def test_it_says_what_needs_a_person_and_leads_there(world: World) -> None
     said = next(each.words for each in page.all("p") if each.attributes.get("role") == "status")
     assert "needs attention Waiting for a person: approve or reject" in said
     links = {each.attributes["href"] for each in page.all("a")}
-    assert {"/console/waiting", "/console/incidents/rr-shop", "/console/catalog"} <= links
+    assert {"/console/waiting", "/console/incidents/rr-shop", "/console/coverage"} <= links
+    assert any(each.startswith("/console/waiting/inv-") for each in links)
     assert "/console/incidents/rr-bank" not in links
 
 
@@ -76,9 +81,11 @@ async def test_a_record_that_was_changed_is_no_fine_one(world: World, dsn: str) 
         await owner.execute("set session_replication_role = replica")
         await owner.execute(changed, "agent", "agenT")
         seen = await tiles(world, by="banker")
-        assert seen["Records verified"] == ("0 of 1", "not as recorded; see below")
+        assert seen["Altered records"] == ("1", "not as recorded; see below")
         assert "not as recorded" in await world.page("/overview", by="banker")
         await owner.execute(changed, "agenT", "agent")
+        assert (await tiles(world, by="banker")).keys() == FOUR
+        assert "Their records are as they were written" in await world.page("/overview", by="banker")
     finally:
         await owner.close()
 

@@ -8,6 +8,7 @@ incident, so that it holds nothing that the reader could not find, and nobody ha
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC
+from typing import NamedTuple
 
 from formulary_catalog.domain.access import READ_CONSTRAINTS, USE_CONTEXTS, Caller
 from formulary_catalog.domain.alerts.reading import is_alert_id
@@ -37,6 +38,14 @@ _NO_INCIDENT = ContextReference()
 _Known = StoredIncident | StoredAlert
 _TEXTS = ("summary", "description", "message", "title")
 """Annotations that say what is wrong; links and dashboards do not."""
+
+
+class OpenIncidents(NamedTuple):
+    """Alerts that fire, and AIAnalysis objects that are there. `may_read`: whether that says anything."""
+
+    firing: int
+    analyses: int
+    may_read: bool
 
 
 class IncidentReading:
@@ -80,6 +89,24 @@ class IncidentReading:
                 next_cursor=cursor(_place(last), question=question) if last is not None else "",
                 notes=notes,
             )
+
+    async def open(self, caller: Caller) -> OpenIncidents:
+        """How many there are now, as far as the caller may read them.
+
+        Raises:
+            Unavailable: the database does not answer, or the caller's rights cannot be checked.
+        """
+        async with self._trail.record(
+            "read.incidents", caller=caller, reference=_NO_INCIDENT, arguments={"open": True}
+        ) as record:
+            namespaces, _, nowhere = await self._readable.listed(caller, USE_CONTEXTS)
+            found = OpenIncidents(
+                firing=await self._alerts.firing(namespaces=namespaces),
+                analyses=await self._reader.open(namespaces=namespaces),
+                may_read=not nowhere,
+            )
+            record.result = {"total": found.firing + found.analyses}
+            return found
 
     async def incident(self, incident: str, *, caller: Caller) -> IncidentAnswer:
         """One incident, by its remediation id or as namespace/name of its AIAnalysis, with what would be offered.

@@ -42,8 +42,8 @@ _MORE_NAMESPACES = (
 )
 USE_DAYS = 30
 """How far back it is counted what rules decided."""
-_HOURS = 24
-"""What counts as today."""
+LATELY = 7
+"""So many days."""
 _COUNTED = 10_000
 """Of the newest so many runs."""
 _NO_INCIDENT = ContextReference()
@@ -51,8 +51,8 @@ _PERIODS = {"day": 1, "week": 7}
 """Days of each."""
 
 
-class RunsToday(NamedTuple):
-    """Runs of the last day by what became of them, and those that wait. `may_read`: whether it says anything.
+class RunsLately(NamedTuple):
+    """Runs of the last days by what became of them, and those that wait. `may_read`: whether it says anything.
 
     `notes` say what was not looked through.
     """
@@ -116,21 +116,21 @@ class RunReading:
                 notes=notes,
             )
 
-    async def today(self, caller: Caller) -> RunsToday:
-        """What became of the runs of the last day, and how many wait for a person, as far as the caller may read them.
+    async def lately(self, caller: Caller) -> RunsLately:
+        """What became of the runs of the last days, and how many wait for a person, as far as the caller may read them.
 
         Raises:
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         async with self._trail.record(
-            "read.invocations", caller=caller, reference=_NO_INCIDENT, arguments={"hours": _HOURS}
+            "read.invocations", caller=caller, reference=_NO_INCIDENT, arguments={"days": LATELY}
         ) as record:
             namespaces, notes, nowhere = await self._readable.listed(caller, READ_INVOCATIONS)
-            since = datetime.now(UTC) - timedelta(hours=_HOURS)
+            since = datetime.now(UTC) - timedelta(days=LATELY)
             states = await self._review.states(caller=caller.name, namespaces=namespaces, since=since)
             waiting = await self.waiting_count(caller)
             record.result = {"total": sum(states.values())}
-            return RunsToday(
+            return RunsLately(
                 states=states,
                 waiting=waiting,
                 may_read=not nowhere or bool(states or waiting),

@@ -112,12 +112,9 @@ class Browsing:
             )
 
     async def statistics(
-        self, *, context: ContextReference, caller: Caller, browsing: bool = False, searched: timedelta = _SEARCHED
+        self, *, context: ContextReference, caller: Caller, browsing: bool = False
     ) -> StatisticsAnswer:
-        """The catalog in numbers. What is not served counts for people who browse without an incident.
-
-        Searches of the time `searched` count.
-        """
+        """The catalog in numbers. What is not served counts for people who browse without an incident."""
         async with self._trail.record("read.statistics", caller=caller, reference=context, arguments={}) as record:
             scope = await self._visibility.of(context, caller=caller, record=record, browsing=browsing)
             is_for_people = browsing and scope.context is None
@@ -131,7 +128,7 @@ class Browsing:
             whose = await namespaces_with(caller, USE_CONTEXTS, among=scope.concerned)
             searches = await self._statistics.searches(
                 CountedFor(namespaces=whose, caller=caller.name, remediation_id=scope.remediation_id),
-                since=datetime.now(UTC) - searched,
+                since=datetime.now(UTC) - _SEARCHED,
                 sure=WEAK_CONFIDENCE,
                 queries=_SHOWN_QUERIES,
             )

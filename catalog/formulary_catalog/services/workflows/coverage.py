@@ -18,7 +18,7 @@ from cachetools import TTLCache
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE, SearchMode
 from formulary_catalog.domain.coverage.alerts import Alert
-from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoveredSignal, WeakQuery
+from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoverageTotals, CoveredSignal, WeakQuery
 from formulary_catalog.domain.coverage.kinds import bare_kinds
 from formulary_catalog.domain.coverage.states import Remedy, in_order, judged, totals_of
 from formulary_catalog.domain.coverage.turns import Listed, Turn, place_of_name, turn_of
@@ -46,6 +46,8 @@ _REMEMBERED, _QUERIES_SECONDS = 16, 60.0
 """Counting the searches of 30 days takes long where there are many; a minute later they are hardly others."""
 _FOUND, _FOUND_SECONDS = 8192, 3600.0
 """The hits of so many alerts are remembered, for as long: the same alerts are compared again and again."""
+_MOMENT = 0.2
+"""Seconds that a page may take to compare a few alerts more."""
 _NO_INCIDENT = ContextReference()
 _QUESTION = {"list": "coverage"}
 """What cursors belong to."""
@@ -181,6 +183,27 @@ class Coverage:
             return {}
         alerts, _ = await self._compared(rules, demand={}, catalog=await self._catalog(None))
         return totals_of(alerts).model_dump(exclude={"demand_covered"})
+
+    async def of_rules(self, *, caller: Caller) -> tuple[CoverageTotals | None, int]:
+        """The alerts of the cluster by state, None if the caller sees none, and how many are not compared yet.
+
+        For a page that waits for no search: what was compared before counts, and what can be in a moment.
+
+        Raises:
+            NotAllowed, Unavailable: as `of_catalog`.
+        """
+        async with self._trail.record("read.coverage", caller=caller, reference=_NO_INCIDENT, arguments={}) as record:
+            scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
+            rules = await self._rules.alerts(namespaces=await self._readable.with_rules(caller))
+            if not rules:
+                return None, 0
+            until = time.monotonic() + _MOMENT
+            alerts, _ = await self._compared(
+                rules, demand={}, catalog=await self._catalog(scope.namespaces), until=until
+            )
+            totals = totals_of(alerts)
+            record.result = totals.as_json()
+            return totals, len(rules) - len(alerts)
 
     async def _asking(self, caller: Caller) -> Asking:
         """Whose searches the caller may count: its own, and those for incidents that it may read."""

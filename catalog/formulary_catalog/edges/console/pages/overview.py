@@ -1,23 +1,21 @@
-"""The first page: whether all is well, in numbers that each lead to their page, then what happened last.
+"""The first page: whether all is well, in four numbers that lead to their pages, then what waits and happened last.
 
 Each number is what its page counts for this visitor; where the visitor may read nothing of it, the page says that
-instead of a nought. Where targets are known without a cluster, one question leads to the answer for each of them.
+instead of a nought. What is wrong with the catalog or with a record is a number more. Where targets are known without a
+cluster, one question leads to the answer for each of them.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 
-from formulary_catalog.domain.access import READ_INVOCATIONS, SEE_WORKFLOWS, Caller
-from formulary_catalog.domain.answers.browsing import StatisticsAnswer
+from formulary_catalog.domain.access import READ_INVOCATIONS, SEE_WORKFLOWS, USE_CONTEXTS, Caller, Right
 from formulary_catalog.domain.audit.chain import OWN_TRACE
 from formulary_catalog.domain.console_address import CONSOLE_PATH
-from formulary_catalog.domain.reading import TargetAnswer, TracePage
-from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.reading import TargetAnswer
 from formulary_catalog.domain.workflows.requests import ListingRequest
 from formulary_catalog.edges.console.pages.incidents import SHOWN_STATES
 from formulary_catalog.edges.console.route import ConsoleRoute
@@ -26,17 +24,18 @@ from formulary_catalog.edges.console.visitor import visitor_of
 from formulary_catalog.edges.rest.calls import services_of
 from formulary_catalog.errors import FormularyError, NotAllowed
 from formulary_catalog.operations.services import Services
+from formulary_catalog.services.audit.incidents import OpenIncidents
 from formulary_catalog.services.audit.traces import PIECE
-from formulary_catalog.services.runs.reading import RunsToday
+from formulary_catalog.services.runs.reading import LATELY, RunsLately
 from formulary_catalog.store.workflows.refusals import INVALID
 
 OVERVIEW = f"{CONSOLE_PATH}/overview"
 _QUERY = "OOMKilled critical"
-_DAY = timedelta(days=1)
+_WAITING_RUNS = 5
 _INCIDENTS = 5
 _EXAMPLES = 3
+_ENDED = ("completed", "failed", "timed_out", "cancelled", "halted", "helped", "not_helped", "relapsed")
 _FAILED = frozenset({"failed", "timed_out", "halted", "not_helped", "relapsed"})
-_NOT_SERVED = ("Pending", "Disabled")
 
 router = APIRouter(route_class=ConsoleRoute)
 
@@ -59,23 +58,28 @@ class Tile:
 
 @router.get(OVERVIEW)
 async def overview(request: Request) -> Response:
-    """Numbers of now and of the last day, the incidents that changed last, and one question for several targets."""
+    """Four numbers, what waits, the incidents that changed last, and one question for several targets."""
     services, caller = services_of(request), visitor_of(request).caller
-    runs, catalog, incidents = await asyncio.gather(
-        services.runs.today(caller),
-        _catalog(services, caller),
+    runs, opened, uncovered, refused, waiting, incidents = await asyncio.gather(
+        services.runs.lately(caller),
+        services.incidents.open(caller),
+        _uncovered(services, caller),
+        _refused(services, caller),
+        services.runs.waiting(limit=_WAITING_RUNS, caller=caller),
         services.traces.page(of_incidents=True, limit=_INCIDENTS, caller=caller),
     )
     altered = await services.traces.altered(incidents.traces)
-    tiles = [*_of_runs(runs), *_of_catalog(*catalog), *_of_records(incidents, altered)]
+    tiles = [_waiting(runs), _open(opened), _helped(runs), uncovered, *refused, *_of_records(altered)]
     return render(
         request,
         "overview.html",
         title="Overview",
         tiles=tiles,
+        waiting=waiting.approvals,
         page=incidents,
         notes=list(dict.fromkeys([*runs.notes, *incidents.notes])),
         altered=altered,
+        newest=PIECE if any(each.events > PIECE for each in incidents.traces) else 0,
         own=OWN_TRACE,
         query=_QUERY,
         examples=await _examples(services, caller),
@@ -83,83 +87,83 @@ async def overview(request: Request) -> Response:
     )
 
 
-async def _catalog(services: Services, caller: Caller) -> tuple[StatisticsAnswer | None, int]:
-    """The catalog in numbers, and how many objects are refused; None for who may see no workflow."""
-    try:
-        numbers = await services.browsing.statistics(
-            context=ContextReference(), caller=caller, browsing=True, searched=_DAY
-        )
-        refused = await services.refused.page(ListingRequest(status=INVALID, limit=1), caller=caller)
-    except NotAllowed:
-        return None, 0
-    return numbers, refused.total
-
-
-def _of_runs(runs: RunsToday) -> Iterator[Tile]:
-    waiting, ended = f"{CONSOLE_PATH}/waiting", f"{CONSOLE_PATH}/incidents?since=24h"
+def _waiting(runs: RunsLately) -> Tile:
+    name, href = "Waiting for a person", f"{CONSOLE_PATH}/waiting"
     if not runs.may_read:
-        said = f"not known: you may {READ_INVOCATIONS} in no namespace"
-        yield Tile(name="Waiting for a person", said=said, href=waiting)
-        return
-    yield Tile(
-        name="Waiting for a person",
+        return Tile(name=name, said=_not_known(READ_INVOCATIONS), href=href)
+    return Tile(
+        name=name,
         number=str(runs.waiting),
         said="approve or reject" if runs.waiting else "nothing to decide",
-        href=waiting,
+        href=href,
         tone="waiting" if runs.waiting else "plain",
     )
-    states: Mapping[str, str] = SHOWN_STATES["states"]
-    yield Tile(
-        name="Runs of the last day",
-        number=str(sum(runs.states.values())),
-        said=", ".join(f"{number} {states[state]}" for state, number in runs.states.items()) or "no runs",
-        href=ended,
-        tone="bad" if _FAILED & runs.states.keys() else "plain",
+
+
+def _open(opened: OpenIncidents) -> Tile:
+    name, href = "Open incidents", f"{CONSOLE_PATH}/incidents"
+    if not opened.may_read:
+        return Tile(name=name, said=_not_known(USE_CONTEXTS), href=href)
+    return Tile(
+        name=name,
+        number=str(opened.firing + opened.analyses),
+        said=f"alerts that fire: {opened.firing}; AIAnalysis objects: {opened.analyses}",
+        href=href,
+        tone="waiting" if opened.firing else "plain",
     )
 
 
-def _of_catalog(numbers: StatisticsAnswer | None, refused: int) -> Iterator[Tile]:
-    catalog = f"{CONSOLE_PATH}/catalog"
-    if numbers is None:
-        yield Tile(name="Workflows", said=f"not known: you may {SEE_WORKFLOWS} in no namespace", href=catalog)
-        return
-    others = [(number, status.lower()) for status in _NOT_SERVED if (number := numbers.by_status.get(status, 0))]
-    others += [(refused, INVALID.lower())] if refused else []
-    yield Tile(
-        name="Workflows",
-        number=str(numbers.total),
-        said=", ".join(["active", *(f"{number} {status}" for number, status in others)]),
-        href=f"{catalog}?status={INVALID}" if refused else catalog,
-        tone="bad" if refused else "plain",
-    )
-    asked = sum(numbers.searches.by_mode.values())
-    unanswered = round(asked * (numbers.searches.weak_share or 0.0))
-    yield Tile(
-        name="Searches of the last day",
-        number=str(asked),
-        said=f"{unanswered} below a confidence of 0.5"
-        if unanswered
-        else "each with an answer"
-        if asked
-        else "no searches",
-        href=f"{CONSOLE_PATH}/coverage",
+def _helped(runs: RunsLately) -> Tile:
+    name, href = "Runs that helped", f"{CONSOLE_PATH}/incidents?since={LATELY}d"
+    if not runs.may_read:
+        return Tile(name=name, said=_not_known(READ_INVOCATIONS), href=href)
+    ended = {state: number for state, number in runs.states.items() if state in _ENDED}
+    helped = ended.pop("helped", 0)
+    words: Mapping[str, str] = SHOWN_STATES["states"]
+    others = "".join(f", {number} {words[state]}" for state, number in ended.items())
+    return Tile(
+        name=name,
+        number=f"{helped} of {helped + sum(ended.values())}",
+        said=f"of those that ended, {LATELY} days{others}",
+        href=href,
+        tone="bad" if _FAILED & ended.keys() else "plain",
     )
 
 
-def _of_records(incidents: TracePage, altered: list[str]) -> Iterator[Tile]:
-    shown = len(incidents.traces)
-    if not shown:
-        return
-    newest = (
-        f"; of long ones, the newest {PIECE} events" if any(each.events > PIECE for each in incidents.traces) else ""
+async def _uncovered(services: Services, caller: Caller) -> Tile:
+    name, href = "Alerts without a remedy", f"{CONSOLE_PATH}/coverage"
+    try:
+        totals, left = await services.coverage.of_rules(caller=caller)
+    except NotAllowed:
+        return Tile(name=name, said=_not_known(SEE_WORKFLOWS), href=href)
+    if totals is None:
+        return Tile(name=name, said="no alerting rule that you may see is known", href=href)
+    return Tile(
+        name=name,
+        number=str(totals.none),
+        said=f"of {totals.number + left} that are known" + (f", {left} not compared yet" if left else ""),
+        href=href,
     )
-    yield Tile(
-        name="Records verified",
-        number=f"{shown - len(altered)} of {shown}",
-        said="not as recorded; see below" if altered else f"of the incidents below, as they were written{newest}",
-        href=f"{CONSOLE_PATH}/incidents",
-        tone="bad" if altered else "plain",
-    )
+
+
+async def _refused(services: Services, caller: Caller) -> list[Tile]:
+    """The objects that the operator refused, if there are any."""
+    try:
+        found = await services.refused.page(ListingRequest(status=INVALID, limit=1), caller=caller)
+    except NotAllowed:
+        return []
+    href, said = f"{CONSOLE_PATH}/catalog?status={INVALID}", "not served; see why"
+    return [Tile(name="Refused objects", number=str(found.total), said=said, href=href, tone="bad")] * bool(found.total)
+
+
+def _of_records(altered: list[str]) -> list[Tile]:
+    """The incidents below whose record is not as it was written, if there are any."""
+    href, said = f"{CONSOLE_PATH}/incidents", "not as recorded; see below"
+    return [Tile(name="Altered records", number=str(len(altered)), said=said, href=href, tone="bad")] * bool(altered)
+
+
+def _not_known(right: Right) -> str:
+    return f"not known: you may {right} in no namespace"
 
 
 async def _examples(services: Services, caller: Caller) -> list[tuple[TargetAnswer, str]]:
