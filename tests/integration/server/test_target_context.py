@@ -58,8 +58,11 @@ def _documents() -> list[dict[str, Any]]:
     environment = {"environment": "production"}
     quiet = {**environment, "constraint.formulary.dev/restarts": "no", "constraint.formulary.dev/vault": SECRET}
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}
-    incidents = [analysis(each, remediation_id=f"rr-{name}") for each, name in (("web", "web"), ("hush", "quiet"))]
-    for incident, namespace in zip(incidents, ("loud", "quiet"), strict=True):
+    incidents = [
+        analysis(each, remediation_id=f"rr-{name}", labels=labels)
+        for each, name, labels in (("web", "web", {}), ("hush", "quiet", {}), ("calm", "calm", {"restarts": ["no"]}))
+    ]
+    for incident, namespace in zip(incidents, ("loud", "quiet", "loud"), strict=True):
         about = {"kind": "Deployment", "name": "web", "namespace": namespace}
         incident["spec"]["analysisRequest"]["signalContext"]["targetResource"] = about
     parameters = [NAMESPACE, WORKLOAD, NODE, FURTHER, TARGETS, HIDDEN]
@@ -297,6 +300,14 @@ async def test_rest_takes_the_target_in_one(url: str) -> None:
     assert _names(found.json()) == _names(listed.json()) == {"oom-raise"}
     assert explained.json()["allowed"] is False
     assert (shown.status_code, browsed.status_code) == (404, 200)
+
+
+async def test_an_incident_names_the_standard_keys_that_a_workflow_must_declare(url: str) -> None:
+    async with httpx2.AsyncClient(base_url=url) as http:
+        calm, loud = [(await http.get(f"/api/v1/incidents/{each}")).json() for each in ("rr-calm", "rr-web")]
+
+    assert (calm["custom_labels"], calm["strict_keys"]) == ({"restarts": ["no"]}, ["restarts"])
+    assert loud["strict_keys"] == []
 
 
 async def test_a_run_is_bound_to_the_target_of_the_search_that_found_its_workflow(url: str) -> None:

@@ -25,6 +25,7 @@ from formulary_catalog.domain.reading import (
 from formulary_catalog.domain.runs.run import trace_id
 from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, ContextReference, search_request
 from formulary_catalog.domain.text import storable
+from formulary_catalog.domain.workflows.labels import STANDARD_KEYS
 from formulary_catalog.errors import FormularyError, NotFound
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.kernel.readable import ReadableNamespaces
@@ -155,10 +156,11 @@ class IncidentReading:
             notes.append("they differ in target or constraints, so that calls for this remediation id fail")
         if not reveal:
             notes.append(f"custom labels are not shown: you may not {READ_CONSTRAINTS} in namespace {first.namespace}")
+        strict = first.strict_keys | self._strict_keys | (STANDARD_KEYS & first.custom_labels.keys())
         return IncidentAnswer(
             **_summary(replace(stored, context=replace(first, name=stored.context.name))),
             custom_labels={key: list(values) for key, values in first.custom_labels.items()} if reveal else {},
-            strict_keys=sorted(first.strict_keys | self._strict_keys) if reveal else [],
+            strict_keys=sorted(strict) if reveal else [],
             detected_labels=dict(first.detected_labels),
             trace_id=_trace(stored),
             alert=_alert(stored) if isinstance(stored, StoredAlert) else None,
