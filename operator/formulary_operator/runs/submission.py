@@ -147,8 +147,13 @@ class RunSubmission:
     async def _require_may_name(
         self, request: RunRequest, *, new: NewInvocation, context: RequestContext | None
     ) -> None:
-        """Each object that a run names takes the same right as its target."""
-        for reference in named_in(new.document, new.values, context=context):
+        """Each object that a run names takes the same right as its target, and each namespace but its own.
+
+        Else its status would say that a namespace exists, and that its labels exclude the workflow.
+        """
+        if context is not None and context.analysis and not self._targets.of_objects:
+            return  # nothing of namespaces is read
+        for reference in named_in(new.document, new.values, context=context, home=new.namespace):
             right = (await self._targets.kind_of(reference)).get
             if not await self._may(right, request, namespace=reference.home):
                 raise InvalidInput(

@@ -57,7 +57,7 @@ class RunTargets:
         try:
             if run.is_of_target:
                 own = await self._own_context(run, kept=kept)
-                further = named_in(run.document, run.input, context=own)
+                further = named_in(run.document, run.input, context=own, home=run.namespace)
                 return (own, *await self._further(further, run=run, kept=kept))
             if run.analysis and (spec := _spec_of(run.document)) is not None:
                 namespaces = named_namespaces(spec, run.input, home=run.namespace)
@@ -125,11 +125,19 @@ class RunTargets:
 
 
 def named_in(
-    document: Mapping[str, Any], values: Mapping[str, Any], *, context: RequestContext | None
+    document: Mapping[str, Any], values: Mapping[str, Any], *, context: RequestContext | None, home: str
 ) -> list[TargetReference]:
-    """What a run names besides its target. A version that cannot be read any more names nothing, and is not allowed."""
+    """What a run names besides its target or, for an AIAnalysis, which namespaces besides its own, `home`.
+
+    A version that cannot be read any more names nothing, and is not allowed.
+    """
     spec = _spec_of(document)
-    return named_objects(spec, values, context=context) if spec is not None else []
+    if spec is None or context is None:
+        return []
+    if context.analysis:
+        _, *others = named_namespaces(spec, values, home=home)
+        return others
+    return named_objects(spec, values, context=context)
 
 
 def _spec_of(document: Mapping[str, Any]) -> WorkflowSpec | None:

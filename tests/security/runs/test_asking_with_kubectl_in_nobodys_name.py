@@ -1,4 +1,4 @@
-"""Somebody who may only create WorkflowInvocations asks unseen, or for an incident that is not theirs to read."""
+"""Somebody who may only create WorkflowInvocations asks unseen, or for an incident or namespace not theirs to read."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +13,8 @@ from support.operator_process import Daemon
 from support.waiting import wait_until
 
 MALLORY = {"username": "system:serviceaccount:people:mallory", "groups": ["system:authenticated"]}
+SOURCE = {"name": "SOURCE_NAMESPACE", "type": "string", "required": True, "description": "Where to copy from."}
+COPY = remedy("copy", parameters=[SOURCE])
 RBAC = "rbac.authorization.k8s.io"
 
 
@@ -24,27 +26,31 @@ def ns(shared_namespace: str) -> str:
 
 @pytest.fixture(scope="module")
 def running(cluster: Cluster, dsn: str, ns: str, operator_account: OperatorAccount) -> Iterator[Daemon]:
-    """An operator with the remedy in its catalog."""
-    with running_operator(cluster, remedy(), dsn=dsn, namespace=ns, account=operator_account) as daemon:
+    """An operator with both remedies in its catalog."""
+    with running_operator(
+        cluster, remedy(), COPY, dsn=dsn, namespace=ns, account=operator_account, context_target="kubernetes"
+    ) as daemon:
         yield daemon
 
 
-def _reads_incidents(ns: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    kind = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": "reads-incidents", "namespace": ns}}
-    rule = {"apiGroups": ["kubernaut.ai"], "resources": ["aianalyses"], "verbs": ["get"]}
+def _get(resource: str, *, group: str = "", namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Mallory's right to get a kind of object in a namespace."""
+    kind = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": f"reads-{resource}", "namespace": namespace}}
+    rule = {"apiGroups": [group], "resources": [resource], "verbs": ["get"]}
     return (
         {**kind, "kind": "Role", "rules": [rule]},
         {
             **kind,
             "kind": "RoleBinding",
-            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "reads-incidents"},
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": f"reads-{resource}"},
             "subjects": [{"apiGroup": RBAC, "kind": "User", "name": MALLORY["username"]}],
         },
     )
 
 
-def _ask_as_mallory(cluster: Cluster, dsn: str, name: str, *, namespace: str) -> None:
-    cluster.apply(invocation(name, input=INPUT, remediationId=f"rr-{name}"), namespace=namespace)
+def _ask_as_mallory(cluster: Cluster, dsn: str, name: str, *, namespace: str, **spec: Any) -> None:
+    asked = {"input": INPUT, "remediationId": f"rr-{name}", **spec}
+    cluster.apply(invocation(name, **asked), namespace=namespace)
     uid = run_object(cluster, name, namespace=namespace)["metadata"]["uid"]
     prove(dsn, uid, namespace=namespace, name=name, user=MALLORY)
     cluster.apply(incident(name, namespace=namespace), namespace=namespace)
@@ -75,8 +81,31 @@ def test_an_incident_that_the_requester_may_not_read_is_unknown_and_nothing_runs
 def test_who_may_read_the_incident_may_ask_for_a_run_of_it(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
-    cluster.apply(*_reads_incidents(ns), namespace=ns)
+    cluster.apply(*_get("aianalyses", group="kubernaut.ai", namespace=ns), namespace=ns)
     _ask_as_mallory(cluster, dsn, "hers", namespace=ns)
     wait_until(lambda: run_object(cluster, "hers", namespace=ns).get("status"), what="the run to be recorded")
     told = await_phase(cluster, "hers", "Running", namespace=ns)
     assert job(cluster, told["invocationId"], namespace=ns)
+
+
+def test_a_run_for_an_incident_says_nothing_of_a_namespace_that_its_requester_may_not_get(
+    cluster: Cluster, dsn: str, ns: str, namespace: str, running: Daemon
+) -> None:
+    friends = f"{namespace}-friends"
+    cluster.create_namespace(friends)
+    cluster.kubectl("label", "namespace", namespace, friends, "constraint.formulary.dev/restarts=no")
+    cluster.apply(*_get("namespaces", namespace=friends), namespace=friends)
+    cluster.apply(*_get("aianalyses", group="kubernaut.ai", namespace=ns), namespace=ns)
+
+    def told(name: str, *, source: str) -> str:
+        values = {"input": {"SOURCE_NAMESPACE": source}, "workflowRef": {"workflowId": "copy"}}
+        _ask_as_mallory(cluster, dsn, name, namespace=ns, **values)
+        status = await_phase(cluster, name, "Failed", namespace=ns)
+        return f"{status['reason']} {status['message']}"
+
+    there, nowhere = told("of-others", source=namespace), told("of-nobody", source="nowhere")
+    assert "may not get namespaces" in there
+    assert there.replace(namespace, "nowhere") == nowhere
+    known = told("of-friends", source=friends)
+    assert known.startswith("Denied")
+    assert f"the owners of {friends}/Namespace/{friends} demand now" in known
