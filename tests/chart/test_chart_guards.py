@@ -94,6 +94,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"commonLabels": {"app.kubernetes.io/name": "x"}},
         "commonLabels names app.kubernetes.io/name, which the chart sets and by which pods are found",
     ),
+    "a label by which the pods of the server are found": (
+        {"server": {"podLabels": {"app.kubernetes.io/component": "x"}}},
+        "server.podLabels names app.kubernetes.io/component, by which its pods are found",
+    ),
     "namespaces of runs where nothing is run": (
         {**charts.EXTERNAL, "execution": {"namespaces": ["payments"]}},
         "execution.mode is off, the default; set execution.mode to auto, as it was in earlier releases, or to approve",

@@ -84,6 +84,9 @@ def test_an_unknown_value_is_refused_by_name(path: Path) -> None:
         (("authentication", "oidc", "scope"), "openid\\profile"),
         (("namespaceOverride",), "Formulary"),
         (("execution", "namespaces"), ["A b"]),
+        (("execution", "runsNamespace"), "A b"),
+        (("catalog", "namespace"), "A b"),
+        (("operator", "podLabels"), {"a": "b c"}),
         (("server", "livenessProbe"), None),
         (("server", "ingress", "hosts"), [""]),
         (("execution", "mode"), "on"),
@@ -92,6 +95,7 @@ def test_an_unknown_value_is_refused_by_name(path: Path) -> None:
         (("execution", "engines"), ["ansible"]),
         (("execution", "engines"), []),
         (("execution", "agents"), [{"name": "holmesgpt"}]),
+        (("execution", "agents"), [{"name": "holmesgpt", "namespace": "agents", "in": ["A b"]}]),
     ],
 )
 def test_a_wrong_value_is_refused(path: Path, value: object) -> None:
