@@ -32,11 +32,16 @@ _DEFAULT_IMAGE = {
         ('\n    "digest": "",\n', '\n    "digest": "{digest}",\n'),
     ),
     "README.md": (
+        (
+            "\nhelm install formulary charts/formulary -n formulary --create-namespace "
+            "--set image.repository=registry.example/formulary\n",
+            "\nhelm install formulary oci://{registry}/charts/formulary -n formulary --create-namespace\n",
+        ),
         ("\n| `image.repository` | `formulary` |", "\n| `image.repository` | `{repository}` |"),
         ("\n| `image.digest` |  |", "\n| `image.digest` | `{digest}` |"),
     ),
 }
-"""Where the chart says which image it runs, and what is written there."""
+"""Where the chart says which image it runs and how it is installed, and what is written there."""
 _EPOCH = 1_580_601_600
 """2020-02-02, the time that hatchling gives the files of the wheel."""
 
@@ -141,7 +146,8 @@ def _with_image(name: str, text: str, *, image: str) -> str:
     for default, wanted in _DEFAULT_IMAGE.get(name, ()):
         if text.count(default) != 1:
             raise NotReady(f"{_CHART / name} has {default!r} {text.count(default)} times; once is needed")
-        text = text.replace(default, wanted.format(repository=repository, digest=digest))
+        registry = repository.rpartition("/")[0]
+        text = text.replace(default, wanted.format(repository=repository, digest=digest, registry=registry))
     return text
 
 

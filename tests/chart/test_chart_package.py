@@ -51,6 +51,8 @@ def test_the_chart_of_a_release_runs_the_image_that_was_pushed_with_it(tmp_path:
     lines = [line.strip() for text in rendered.values() for line in text.splitlines()]
     assert {line for line in lines if line.startswith("image: ")} == {f'image: "{IMAGE}"'}
     assert f"image: {IMAGE}\n" in packed.metadata["annotations"]["artifacthub.io/images"]
+    (readme,) = (str(file["data"]) for file in packed.files if file["name"] == "README.md")
+    assert "helm install formulary oci://registry.example/charts/formulary -n formulary" in readme
 
 
 @pytest.mark.parametrize("image", ["registry.example/formulary:0.1.0", "formulary", f"Formulary@{DIGEST}"])
