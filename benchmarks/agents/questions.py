@@ -13,6 +13,8 @@ from agents.truth import allowed
 SCENARIOS = HERE.parent / "itbench" / "scenarios.yaml"
 PLAIN, NARROWED, LAST, NOTHING = KINDS = ("plain", "narrowed", "last", "nothing")
 STYLES = ("alert", "cause", "pasted", "misled", "red-herring")
+_SAMPLED_EACH = 3
+"""Shares no factor with the numbers of environments and of further demands, so a sample has all of them."""
 _FURTHER: tuple[tuple[str, ...], ...] = (
     ("restarts",),
     ("data-loss",),
@@ -176,6 +178,11 @@ def questions(judge: Judge, among: Sequence[Case]) -> list[Question]:
         for incident in judge.incidents(case)
         for style in STYLES
     ]
+
+
+def sample(among: Sequence[Case]) -> list[Case]:
+    """Each third case of the file, for what takes too long to be asked of all."""
+    return [each for each in among if each.place % _SAMPLED_EACH == 0]
 
 
 @cache
