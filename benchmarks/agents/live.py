@@ -3,8 +3,8 @@
     python benchmarks/bench_agents.py --questions build/questions.jsonl
     PYTHONPATH=benchmarks python -m agents.live build/questions.jsonl --url https://models.example/v1 --model NAME
 
-The key is read from OPENAI_API_KEY. Each result is a line with the model and the day it was asked. The product and the
-tests do not need it; it imports nothing but the standard library.
+The key is read from OPENAI_API_KEY. Each result is a line with the model and the day it was asked, by
+`result.schema.json`; `LIVE.md` says more. The product does not need it; it imports nothing but the standard library.
 """
 
 import argparse
@@ -13,7 +13,8 @@ import os
 import re
 import sys
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,12 +88,27 @@ def chosen_of(said: str, offered: Iterable[str]) -> str:
     return min(found)[2] if found else ""
 
 
-def results(lines: Iterable[str], *, url: str, model: str, key: str) -> Iterator[dict[str, Any]]:
-    """Asks one question after another. The first line has the descriptions of all remedies."""
+def results(
+    lines: Iterable[str], *, url: str, model: str, key: str, only: Sequence[str] = ("",)
+) -> Iterator[dict[str, Any]]:
+    """Asks one question after another whose id begins so. The first line has the descriptions of all remedies."""
     left = iter(lines)
     descriptions = json.loads(next(left))["descriptions"]
-    for line in left:
-        yield ask(json.loads(line), descriptions=descriptions, url=url, model=model, key=key)
+    for line in map(json.loads, left):
+        if line["id"].startswith(tuple(only)):
+            yield ask(line, descriptions=descriptions, url=url, model=model, key=key)
+
+
+def totals(found: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """For each catalog and arm, how many results are right and forbidden."""
+    counts: dict[str, Counter[str]] = {}
+    for each in found:
+        size, arm, _ = each["id"].split("/", 2)
+        counts.setdefault(f"{size}/{arm}", Counter()).update(
+            questions=1, right=each["right"], forbidden=each["forbidden"]
+        )
+    for name, count in counts.items():
+        yield f"{name}: {count['right']} right, {count['forbidden']} forbidden of {count['questions']}"
 
 
 def main() -> None:
@@ -101,11 +117,14 @@ def main() -> None:
     parser.add_argument("questions", type=Path)
     parser.add_argument("--url", required=True, help="base of the API, ending in /v1")
     parser.add_argument("--model", required=True)
+    parser.add_argument("--only", action="append", help="ids begin so, such as 500/E; may be repeated")
     options = parser.parse_args()
-    key = os.environ.get("OPENAI_API_KEY", "")
+    key, found = os.environ.get("OPENAI_API_KEY", ""), []
     with options.questions.open(encoding="utf-8") as lines:
-        for result in results(lines, url=options.url, model=options.model, key=key):
+        for result in results(lines, url=options.url, model=options.model, key=key, only=options.only or ("",)):
             sys.stdout.write(json.dumps(result) + "\n")
+            found.append(result)
+    sys.stderr.writelines(f"{line}\n" for line in totals(found))
 
 
 if __name__ == "__main__":
