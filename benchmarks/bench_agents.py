@@ -19,13 +19,15 @@ from agents import page
 from agents.arms import Arm, Index, Offer, Tokens, boosted, flat_tools, in_prompt, told
 from agents.choosers import CHOOSERS, words
 from agents.live import as_line
-from agents.questions import Case, Judge, Question, cases, questions
+from agents.questions import Case, Judge, Question, cases, questions, sample
 from agents.remedies import SIZES, Remedy, catalog
 from agents.scores import Accepts, Score, Tally, outcomes, scores, tallies
-from agents.servers import formulary, qdrant
+from agents.servers import formulary, vector_server
 from formulary_catalog.embedding import Embedder, load_embedder
+from peer_servers import CHROMA, QDRANT
 
 GOVERNED = 500
+"""The catalog on which F is measured. A larger one is asked about the sample alone."""
 Answered = list[tuple[Question, Offer]]
 
 
@@ -33,18 +35,21 @@ def measure(size: int, among: Sequence[Case], *, embedder: Embedder, lines: list
     """All arms and choosers on one catalog, asked of some cases."""
     remedies = catalog(size)
     judge, tokens = Judge(remedies), Tokens()
-    asked = questions(judge, among)
+    asked = questions(judge, among if size <= GOVERNED else sample(among))
     incidents = [each for case in cases() for each in judge.incidents(case)]
     split = {each.name: words(each.text) for each in remedies}
     with ExitStack() as stack:
         arms = _arms(remedies, asked, embedder=embedder, tokens=tokens)
-        arms["B"] = stack.enter_context(qdrant(remedies, tokens))
+        arms["B"] = stack.enter_context(vector_server(QDRANT, remedies, tokens))
+        if size == SIZES[0]:
+            arms["B2"] = stack.enter_context(vector_server(CHROMA, remedies, tokens))
         server = stack.enter_context(formulary(remedies, incidents, tokens))
         arms["E"] = server.offer
-        trying: dict[str, Accepts] = {"F": server.accepts}
-        for name in "ABCDEF" if size == GOVERNED else "ABCDE":
+        trying: dict[str, Accepts] = {"F": server.accepts} if size == GOVERNED else {}
+        for name in sorted({*arms, *trying}):
+            started = time.monotonic()
             if name in arms:  # F chooses among what E offers
-                answered = [(question, arms[name](question)) for question in asked]
+                answered = [(each, arms[name](each)) for each in (asked if name != "B2" else _sampled(asked))]
                 if name != "A":  # would repeat the whole catalog in each line
                     lines += (
                         as_line(size, name, question, offer, allowed=judge.allowed(question.incident.demand))
@@ -53,6 +58,13 @@ def measure(size: int, among: Sequence[Case], *, embedder: Embedder, lines: list
             for chooser in CHOOSERS:
                 found = outcomes(answered, chooser, judge=judge, words=split, accepts=trying.get(name))
                 yield from tallies(found, size=size, arm=name, chooser=chooser)
+            _took(f"{size:,} workflows, {name}, {len(answered):,} questions", started)
+
+
+def _sampled(asked: Sequence[Question]) -> list[Question]:
+    """The questions of the cases of the sample."""
+    among = {each.id for each in sample(cases())}
+    return [each for each in asked if each.incident.case.id in among]
 
 
 def _arms(
@@ -100,8 +112,7 @@ def main() -> None:
         counted = [Tally(**each) for each in written]
     else:
         counted = _measured(options.sizes, cases()[slice(*options.cases)], lines=lines)
-    found = scores(counted)
-    report(found)
+    report(scores(counted))
     if options.json is not None:
         options.json.write_text(json.dumps([asdict(each) for each in counted], indent=1) + "\n", encoding="utf-8")
     if options.questions is not None:
@@ -109,7 +120,7 @@ def main() -> None:
         lines.insert(0, json.dumps({"descriptions": descriptions}))
         options.questions.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     if options.page is not None:
-        page.write(found, options.page)
+        page.write(counted, options.page)
 
 
 def _measured(sizes: Sequence[int], among: Sequence[Case], *, lines: list[str]) -> list[Tally]:
@@ -118,8 +129,12 @@ def _measured(sizes: Sequence[int], among: Sequence[Case], *, lines: list[str]) 
     for size in sizes:
         started = time.monotonic()
         counted += measure(size, among, embedder=embedder, lines=lines)
-        Console(stderr=True).print(f"{size:,} workflows: {time.monotonic() - started:.0f} s")
+        _took(f"{size:,} workflows", started)
     return counted
+
+
+def _took(what: str, started: float) -> None:
+    Console(stderr=True).print(f"{what}: {time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,11 @@ class StdioSession:
         """The result of a tool. Raises `ToolFailed`."""
         return result_of(self._request("tools/call", {"name": tool, "arguments": dict(arguments), **self._meta}))
 
+    def tools(self) -> list[dict[str, Any]]:
+        """What the server lists by default."""
+        listed: list[dict[str, Any]] = result_of(self._request("tools/list", {}))["tools"]
+        return listed
+
     def _request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         number = next(self._ids)
         self._tell({"id": number, "method": method, "params": params})

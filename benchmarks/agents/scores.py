@@ -16,6 +16,8 @@ _SEED = 53
 
 Accepts = Callable[[Incident, str], tuple[bool, int]]
 Words = Mapping[str, frozenset[str]]
+Key = tuple[int, str, str]
+"""Workflows, arm and chooser."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,10 @@ class Score:
     tokens: float
     listed: float
     calls: float
+
+    @property
+    def key(self) -> Key:
+        return self.size, self.arm, self.chooser
 
 
 def outcomes(
@@ -144,6 +150,23 @@ def scores(counted: Iterable[Tally]) -> list[Score]:
     for each in counted:
         kinds.setdefault((each.size, each.arm, each.chooser), []).append(each)
     return [_score(each, size=size, arm=arm, chooser=chooser) for (size, arm, chooser), each in kinds.items()]
+
+
+def on_the_cases_of(counted: Sequence[Tally], *, ours: str) -> dict[Key, Score]:
+    """For each catalog, arm and chooser, one arm's score with that chooser on the cases that the other was asked."""
+    cases: dict[Key, set[str]] = {}
+    for each in counted:
+        cases.setdefault((each.size, each.arm, each.chooser), set()).add(each.case)
+    by_kind: dict[tuple[int, str], list[Tally]] = {}
+    for each in counted:
+        if each.arm == ours:
+            by_kind.setdefault((each.size, each.chooser), []).append(each)
+    return {
+        (size, arm, chooser): _score(
+            [each for each in by_kind[size, chooser] if each.case in among], size=size, arm=ours, chooser=chooser
+        )
+        for (size, arm, chooser), among in cases.items()
+    }
 
 
 def _score(of: Sequence[Tally], *, size: int, arm: str, chooser: str) -> Score:

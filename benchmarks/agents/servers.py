@@ -1,4 +1,4 @@
-"""The arms that are real servers over MCP: Formulary, alone and with governance, and mcp-server-qdrant.
+"""The arms that are real servers over MCP: Formulary, alone and with governance, mcp-server-qdrant and chroma-mcp.
 
 What they hold is kept outside the repository, in a directory named by the hash of what was put in.
 """
@@ -7,12 +7,13 @@ import hashlib
 import json
 import os
 import re
-import socket
+import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from platformdirs import user_cache_path
 
@@ -23,7 +24,8 @@ from agents.questions import Incident, Question
 from agents.remedies import Remedy
 from formulary_catalog.store.embedded.server import default_data_dir
 from mcp_sessions import KeptConnection, KeptSession, ToolFailed
-from peer_servers import QDRANT
+from mcp_stdio import StdioSession
+from peer_servers import CHROMA, QDRANT, Peer
 from support.manifest import text
 from support.process import formulary_up
 from support.toolcache import installed, run_installer
@@ -46,6 +48,8 @@ CONTRACT = {
 _VARYING = re.compile(
     r"[0-9a-f]{8}-[0-9a-f-]{27}|\b[0-9a-f]{16,}\b|\d{4}-\d\d-\d\dT[\d:.]+Z?|(?<=_ms\":)\d+|(?<=_ms\": )\d+"
 )
+_LOADED_SECONDS = 1800
+"""For 5,000 workflows on a busy machine, whose vectors are computed in the first run."""
 _REFUSED = ("DENY", "no-high-risk-in-production", "not found", "-32001")
 
 
@@ -111,7 +115,7 @@ def formulary(remedies: Sequence[Remedy], incidents: Sequence[Incident], tokens:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "all.yaml").write_text(manifests, encoding="utf-8")
     os.environ |= {"FORMULARY_DRY_RUNS_PER_HOUR": "0"}
-    with formulary_up(data_dir=home / "postgres", manifests=[directory]) as up:
+    with formulary_up(data_dir=home / "postgres", manifests=[directory], seconds=_LOADED_SECONDS) as up:
         server = Formulary(up.url, tokens=tokens, remedies=remedies)
         try:
             yield server
@@ -120,45 +124,58 @@ def formulary(remedies: Sequence[Remedy], incidents: Sequence[Incident], tokens:
 
 
 @contextmanager
-def qdrant(remedies: Sequence[Remedy], tokens: Tokens) -> Iterator[Arm]:
-    """B: mcp-server-qdrant, filled once through its own tool."""
+def vector_server(peer: Peer, remedies: Sequence[Remedy], tokens: Tokens) -> Iterator[Arm]:
+    """B and B2: the server of a vector database, filled once through its own tool."""
     documents = [each.text for each in remedies]
     names = {each.text: each.name for each in remedies}
     model = installed(name=f"peer-model-{sys.implementation.cache_tag}", install=_install_model)
-    home = user_cache_path("formulary") / "bench-agents" / f"qdrant-{_digest(*documents, *QDRANT.packages)}"
-    if not (home / "filled").exists():
-        home.mkdir(parents=True, exist_ok=True)
-        with QDRANT.stdio(home=model, data=home / "data") as filling:
-            QDRANT.fill(filling, documents)
-        (home / "filled").touch()
-    with ExitStack() as stack:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        url = stack.enter_context(QDRANT.served(home=model, data=home / "data", port=port))
-        session = KeptSession(url)
-        stack.callback(session.close)
-        yield partial(_nearest, session, names=names, tokens=tokens, listed=_listed(KeptSession(url), tokens))
+    home = user_cache_path("formulary") / "bench-agents" / f"{peer.name}-{_digest(*documents, *peer.packages)}"
+    filled = home / "filled"
+    if not filled.exists():
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+    with peer.stdio(home=model, data=home / "data") as session:
+        if not filled.exists():
+            peer.fill(session, documents)
+            filled.touch()
+        yield partial(_nearest, peer, session, names=names, tokens=tokens, listed=_tokens(session.tools(), tokens))
 
 
 def _nearest(
-    session: KeptSession, question: Question, *, names: Mapping[str, str], tokens: Tokens, listed: int
+    peer: Peer, session: StdioSession, question: Question, *, names: Mapping[str, str], tokens: Tokens, listed: int
 ) -> Offer:
-    tool, arguments = QDRANT.call(told(question))
+    tool, arguments = peer.call(told(question))
     (answer,) = (each["text"] for each in session.call(tool, arguments)["content"])
-    found = [re.sub(r"^<entry><content>|</content>.*$", "", each, flags=re.DOTALL) for each in json.loads(answer)]
     return Offer(
-        names=tuple(names[each] for each in found if each in names),
+        names=tuple(names[each] for each in _DOCUMENTS[peer.name](json.loads(answer)) if each in names),
         tokens=listed + tokens(answer),
         calls=1,
         listed=listed,
     )
 
 
+def _entries(answer: Sequence[str]) -> list[str]:
+    """The documents in an answer of mcp-server-qdrant."""
+    return [re.sub(r"^<entry><content>|</content>.*$", "", each, flags=re.DOTALL) for each in answer]
+
+
+def _first_query(answer: Mapping[str, Sequence[Sequence[str]]]) -> Sequence[str]:
+    """The documents in an answer of chroma-mcp, which takes several queries."""
+    return answer["documents"][0]
+
+
+_DOCUMENTS: Mapping[str, Callable[[Any], Sequence[str]]] = {QDRANT.name: _entries, CHROMA.name: _first_query}
+
+
 def _listed(session: KeptSession, tokens: Tokens) -> int:
-    """Tokens of the names, descriptions and input schemas of all tools, which a model reads."""
+    """Tokens of all tools of a session, which ends."""
     tools = session.tools()
     session.close()
+    return _tokens(tools, tokens)
+
+
+def _tokens(tools: Sequence[Mapping[str, Any]], tokens: Tokens) -> int:
+    """Tokens of the names, descriptions and input schemas of tools, which a model reads."""
     return tokens(
         json.dumps([{key: each.get(key) for key in ("name", "description", "inputSchema")} for each in tools])
     )

@@ -26,7 +26,9 @@ class Up:
 
 
 @contextmanager
-def formulary_up(*arguments: str, data_dir: Path, manifests: Sequence[Path]) -> Iterator[Up]:
+def formulary_up(
+    *arguments: str, data_dir: Path, manifests: Sequence[Path], seconds: float = READY_SECONDS
+) -> Iterator[Up]:
     """Start it on a free port, wait until it says that it is ready, and stop it at the end."""
     command = [FORMULARY, "up", "--port", "0", "--data-dir", str(data_dir)]
     for directory in manifests:
@@ -40,7 +42,7 @@ def formulary_up(*arguments: str, data_dir: Path, manifests: Sequence[Path]) -> 
     reader.start()
     try:
         try:
-            up.url = addresses.get(timeout=READY_SECONDS)
+            up.url = addresses.get(timeout=seconds)
         except Empty:
             up.url = ""
         if not up.url:
