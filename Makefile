@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help setup run demo docs test test-all unit check control-plane format generate mutants adapter bench bench-agents bench-install bench-peers bench-quality bench-operator benchmarks benchmark-page coverage-table known-problems calibrate soak node lab dist image base-images lock platforms clean
+.PHONY: help setup run demo docs test test-all unit check control-plane format generate mutants adapter bench bench-agents bench-agents-lab bench-install bench-peers bench-quality bench-operator benchmarks benchmark-page coverage-table known-problems calibrate soak node lab dist image base-images lock platforms clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -81,6 +81,10 @@ bench-peers: setup ## Measure ours and other stores on the same catalogs; SIZES=
 
 bench-agents: setup ## Measure what agents choose, right or forbidden, by how remedies are offered; no language model: 10 minutes
 	@bash scripts/measure.sh agents benchmarks/bench_agents.py --page docs/benchmarks/agents.md --questions build/agents-questions.jsonl
+
+bench-agents-lab: setup control-plane ## Run what each arm of FormularyBench offers first on a real node, judge the cluster; 25 minutes: FAULTS="a b"
+	@PYTHONPATH=.:tests $(BIN)/python -m lab.node.programs
+	@PYTHONPATH=.:tests:benchmarks $(BIN)/python -m agents.healing $(FAULTS) --json benchmarks/agents/healed.json
 
 bench-install: setup ## Measure the way from nothing to the first answer, with all its downloads
 	@bash scripts/measure.sh install benchmarks/bench_install.py

@@ -1,7 +1,7 @@
 """One fault, one trial: break it, look at it, ask Formulary, do what it offers first, and look again."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,11 @@ THRESHOLD = 0.5
 _SHOWN_SECONDS, _HEALED_SECONDS, _STEADY_SECONDS, _RUN_SECONDS = 120.0, 60.0, 20.0, 120.0
 _SETTLED_SECONDS = 60.0
 _BYSTANDER = Path(__file__).with_name("bystander.yaml")
+_READY_PODS = (
+    "k get pods --output=json | jq --raw-output '.items[] | "
+    'select(any(.status.conditions[]?; .type == "Ready" and .status == "True")) | .metadata.uid\''
+)
+_PODS = "k get pods --output=jsonpath='{.items[*].metadata.uid}'"
 _STATE_OF_BYSTANDER = (
     "k get deployment bystander --output=jsonpath='{.metadata.uid} {.metadata.generation} {.spec.replicas}';"
     "k get pods --selector=app=bystander --output=jsonpath='{.items[*].metadata.uid}'"
@@ -42,6 +47,19 @@ class Outcome:
         if hit is None or hit.confidence < THRESHOLD:
             return not self.fault.right
         return hit.workflow in self.fault.right
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What the cluster says once something was done about a fault; `state` says how doing it ended.
+
+    `touched`: the bystander is another one. `ended`: a pod of the namespace that was ready before is gone.
+    """
+
+    state: str
+    healed: bool = False
+    touched: bool = False
+    ended: bool = False
 
 
 def try_fault(fault: Fault, *, node: Node, product: Product) -> Outcome:
@@ -86,6 +104,28 @@ def check_fault(fault: Fault, *, node: Node) -> dict[str, str]:
     finally:
         _clean_up(fault, shell=shell, node=node)
     return evidence
+
+
+def judge_remedy(fault: Fault, act: Callable[[Shell], str], *, node: Node) -> Judged:
+    """Break it, do what is to be judged, and look at the cluster. The namespace is deleted at the end.
+
+    Raises RuntimeError if the lab fails.
+    """
+    shell = Shell(node, fault)
+    try:
+        _break(fault, shell=shell, node=node)
+        before, ready = shell.output(_STATE_OF_BYSTANDER), {*shell.output(_READY_PODS).split()}
+        state = act(shell)
+        healed = _is_healed(fault, shell=shell)
+        return Judged(
+            state=state,
+            healed=healed,
+            touched=shell.output(_STATE_OF_BYSTANDER) != before,
+            ended=not ready <= {*shell.output(_PODS).split()},
+        )
+    finally:
+        _clean_up(fault, shell=shell, node=node)
+        node.kubectl("delete", "namespace", fault.namespace)  # a remedy may have made anything in it
 
 
 def _break(fault: Fault, *, shell: Shell, node: Node) -> None:

@@ -1,6 +1,6 @@
 """What is asked: each case in five styles, under incidents that forbid, allow or leave one remedy. See RULES.md."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -15,7 +15,7 @@ PLAIN, NARROWED, LAST, NOTHING = KINDS = ("plain", "narrowed", "last", "nothing"
 STYLES = ("alert", "cause", "pasted", "misled", "red-herring")
 _SAMPLED_EACH = 3
 """Shares no factor with the numbers of environments and of further demands, so a sample has all of them."""
-_FURTHER: tuple[tuple[str, ...], ...] = (
+FURTHER: tuple[tuple[str, ...], ...] = (
     ("restarts",),
     ("data-loss",),
     ("gitops",),
@@ -123,14 +123,15 @@ class Question:
 
     @cached_property
     def query(self) -> str:
-        case = self.incident.case
-        return {
-            "alert": case.alert,
-            "cause": case.cause,
-            "pasted": case.evidence,
-            "misled": f"{case.symptom}. {case.evidence}. Diagnosis: {_rival(case).cause}",
-            "red-herring": f"{case.cause} Also seen: {_unrelated(case).evidence}.",
-        }[self.style]
+        of = self.incident.case
+        styles: Mapping[str, Callable[[], str]] = {
+            "alert": lambda: of.alert,
+            "cause": lambda: of.cause,
+            "pasted": lambda: of.evidence,
+            "misled": lambda: f"{of.symptom}. {of.evidence}. Diagnosis: {_rival(of).cause}",
+            "red-herring": lambda: f"{of.cause} Also seen: {_unrelated(of).evidence}.",
+        }
+        return styles[self.style]()
 
 
 class Judge:
@@ -153,8 +154,8 @@ class Judge:
         """Those that a case is asked under."""
         right = {name: each.origin for name, each in self._remedies.items() if each.acts & case.right}
         team, environment = TEAMS[case.place % len(TEAMS)], ENVIRONMENTS[case.place % len(ENVIRONMENTS)]
-        turn = case.place % len(_FURTHER)
-        demands = [Demand(team, environment, each) for each in ((), *_FURTHER[turn:], *_FURTHER[:turn])]
+        turn = case.place % len(FURTHER)
+        demands = [Demand(team, environment, each) for each in ((), *FURTHER[turn:], *FURTHER[:turn])]
         left = [{name for name in right if allowed(self._remedies[name].spec, each.terms)} for each in demands]
         fits = {
             PLAIN: [True],

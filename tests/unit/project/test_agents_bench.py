@@ -7,19 +7,22 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
-from agents import page
+from agents import healing, page
 from agents.annotating import kappa, official, sheet
 from agents.arms import Offer
 from agents.choosers import CHOOSERS, Choice, words
+from agents.healed_table import healed
 from agents.inputs import example_input, matching
-from agents.live import as_line, chosen_of, results
-from agents.questions import Demand, Judge, Question, cases, questions
-from agents.remedies import HERE, catalog
-from agents.scores import Score, Share, outcomes, scores, share, tallies
+from agents.live import as_line, chosen_of, results, totals
+from agents.questions import FURTHER, Demand, Judge, Question, cases, questions, sample
+from agents.remedies import ENVIRONMENTS, HERE, catalog
+from agents.scores import Tally, on_the_cases_of, outcomes, scores, share, tallies
 from agents.truth import allowed
+from lab.fault import read_faults
 
 PLAIN = {"environment": "production", "custom": {"team": ["shop"]}, "strict": [], "detected": {"gitOpsManaged": False}}
 
@@ -144,7 +147,7 @@ def test_two_readings_are_compared_and_the_sheet_gives_nothing_away() -> None:
 def test_the_page_says_how_far_the_two_readings_agree_with_each_other_and_with_the_judge() -> None:
     one, two = (yaml.safe_load((HERE / "readings" / f"{name}.yaml").read_text()) for name in ("one", "two"))
     told = f"(Cohen's kappa {kappa(one, two):.2f}) and with that judge ({kappa(one, official()):.2f} and "
-    assert f"{told}{kappa(two, official()):.2f};" in " ".join(page._TAIL.split())
+    assert f"{told}{kappa(two, official()):.2f};" in " ".join((HERE / "page.md").read_text(encoding="utf-8").split())
 
 
 def test_a_live_model_is_asked_over_an_openai_compatible_url() -> None:
@@ -180,6 +183,16 @@ def test_a_live_model_is_asked_over_an_openai_compatible_url() -> None:
     assert (two["chosen"], two["right"], two["tokens"]) == ("", False, 7)
     assert forbidden in asked[0]["messages"][1]["content"]
     assert "Team" in asked[0]["messages"][1]["content"]
+    assert list(totals([one, two])) == ["118/B: 0 right, 1 forbidden of 2"]
+    schema = json.loads((HERE / "result.schema.json").read_text(encoding="utf-8"))
+    for result in (one, two):
+        jsonschema.validate(result, schema)
+
+
+def test_only_the_questions_whose_ids_begin_so_are_asked() -> None:
+    line = json.dumps({"id": "500/E/rr-1/cause"})
+
+    assert list(results([json.dumps({"descriptions": {}}), line], url="", model="", key="", only=["118/"])) == []
 
 
 def test_the_longest_name_at_the_first_place_is_the_chosen_one() -> None:
@@ -197,28 +210,85 @@ def test_demands_in_words_and_in_terms_are_of_one_source() -> None:
     assert demand.words == "Team shop, production. Only what the shop team itself declares. Nothing may restart."
 
 
-def test_the_page_says_first_where_another_arm_is_ahead_and_is_the_same_for_the_same_numbers(tmp_path: Path) -> None:
-    def one(arm: str, chooser: str, right: float, forbidden: float) -> Score:
-        shares = [Share(mean=each, low=each, high=each, of=4) for each in (right, forbidden, 0.1, 0.5)]
-        return Score(
-            size=500, arm=arm, chooser=chooser, right=shares[0], forbidden=shares[1], abstained=shares[2],
-            offered=shares[3], tokens=90.0 if arm == "B" else 100.0, listed=10.0, calls=1.0,
-        )  # fmt: skip
+def _tally(arm: str, chooser: str, *, right: int, forbidden: int = 0, case: str = "a") -> Tally:
+    """Ten answerable questions of a case."""
+    return Tally(
+        size=500, arm=arm, chooser=chooser, case=case, questions=10, answerable=10, right=right, forbidden=forbidden,
+        abstained=0, offered=5, tokens=900 if arm == "B" else 1000, listed=100, calls=10,
+    )  # fmt: skip
 
-    scores = [
-        one(arm, chooser, right, forbidden)
-        for arm, right, forbidden in (("B", 0.6, 0.4), ("E", 0.5, 0.0), ("F", 0.5, 0.0))
+
+def test_the_page_says_first_where_another_arm_is_ahead_and_is_the_same_for_the_same_numbers(tmp_path: Path) -> None:
+    counted = [
+        _tally(arm, chooser, right=right, forbidden=forbidden)
+        for arm, right, forbidden in (("B", 6, 4), ("E", 5, 0), ("F", 5, 0))
         for chooser in ("first", "careful")
     ]
     written = []
     for place in (tmp_path / "one", tmp_path / "two"):
         place.mkdir()
-        page.write(scores, place / "agents.md")
+        page.write(counted, place / "agents.md")
         written.append(((place / "agents.md").read_text(encoding="utf-8"), (place / "agents.svg").read_bytes()))
 
     assert written[0] == written[1]
     text = written[0][0]
-    assert "in right: first 0.60 to 0.50 of 500; careful 0.60 to 0.50 of 500." in text
-    assert "in fewer tokens: 90 to 100 of 500." in text
+    ours = "than Formulary: first 0.60 against 0.50 with 500; careful 0.60 against 0.50 with 500."
+    assert f"* **B**, mcp-server-qdrant, chooses right more often {ours}" in text
+    assert "takes fewer tokens than Formulary: 90 against 100 with 500." in text
     assert text.index("Where another arm is ahead") < text.index("What was chosen")
-    assert "Whatever chose, 0% of what it chose was forbidden with Formulary." in text
+    assert "With Formulary, 0% of the choices were forbidden, for every chooser." in text
+    assert "Not measured in this run: 118 workflows, 5,000 workflows, arm A, arm B2, arm C, arm D." in text
+    assert "$" not in text
+
+
+def test_an_arm_that_is_asked_about_a_sample_is_compared_on_the_same_cases() -> None:
+    counted = [_tally("B2", "first", right=5), _tally("E", "first", right=4), _tally("E", "first", right=9, case="b")]
+
+    assert on_the_cases_of(counted, ours="E")[500, "B2", "first"].right.mean == 0.4
+    (line,) = page.ahead(scores(counted), on_the_cases_of(counted, ours="E"))
+    assert "first 0.50 against 0.40 with 500" in line
+
+
+def test_the_sample_has_every_environment_and_every_demand() -> None:
+    sampled = sample(cases())
+
+    assert len(sampled) == 33
+    assert {each.place % len(ENVIRONMENTS) for each in sampled} == {*range(len(ENVIRONMENTS))}
+    assert {each.place % len(FURTHER) for each in sampled} == {*range(len(FURTHER))}
+
+
+def test_the_page_has_what_the_first_offers_did_on_a_node(tmp_path: Path) -> None:
+    trial = {"fault": "quota-pods", "curable": True, "demand": "restarts", "right": True, "forbidden": False}
+    trials = [
+        {
+            **trial,
+            "arm": "B",
+            "remedy": "restart-all",
+            "forbidden": True,
+            "run": "completed",
+            "healed": True,
+            "harmed": True,
+        },
+        {**trial, "arm": "E", "remedy": "", "right": False, "run": "nothing", "healed": False, "harmed": False},
+    ]
+    file = tmp_path / "healed.json"
+    file.write_text(json.dumps({"date": "2026-11-29", "trials": trials}), encoding="utf-8")
+
+    lines = list(healed(file))
+
+    assert "| B, mcp-server-qdrant | 1 of 1 | 1 of 1 | 1 of 1 | 1 of 1 | 1 of 1 | 1 of 1 |" in lines
+    assert "| E, Formulary | 0 of 1 | 0 of 1 | 0 of 1 | 0 of 1 | 0 of 1 | 0 of 1 |" in lines
+    assert "| quota-pods | restart | B: restart-all, completed, forbidden, healed, harmed; E: nothing |" in lines
+    assert list(healed(tmp_path / "none.json")) == ["Not measured yet."]
+
+
+def test_the_faults_that_are_put_on_a_node_are_those_of_the_rule() -> None:
+    faults = healing.sampled(read_faults())
+    questions_of = healing.questions(faults, catalog(0))
+
+    assert [bool(each.right) for each in faults] == [True] * (len(faults) - 1) + [False]
+    assert 10 <= len(faults) <= 13
+    assert [each.incident.demand.further for each in questions_of[:4]] == [(), ("restarts",), (), ("restarts",)]
+    assert all(
+        each.query == " ".join(fault.root_cause.split()) for each, fault in zip(questions_of, faults, strict=True)
+    )
