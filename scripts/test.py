@@ -1,7 +1,7 @@
 """Runs the tests in two processes: `test.py` the first tier, `test.py all` everything.
 
 The first tier leaves out tests marked `long`. Of the suites in `scripts/budget.toml` it runs the tests marked `smoke`,
-and all of them where what they test has changed since they last passed on this machine. Tests that share a server stay
+and a module in full until it has passed on this machine with its sources as they are. Tests that share a server stay
 in one process (`tests/support/distribution.py`). At the end, the first tier is held against the budget.
 
 A native crash leaves the traces of all threads: that of pytest in what it prints, those of the processes that tests
@@ -19,9 +19,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from platformdirs import user_cache_path
@@ -38,28 +39,31 @@ _BUSY_LOAD = 1.0
 
 def main() -> int:
     everything = sys.argv[1:] == ["all"]
-    stamps = _stamps_of_suites()
-    whole = [suite for suite, stamp in stamps.items() if everything or not stamp.exists()]
-    selected = [] if everything else ["-m", _first_tier(whole, others=sorted(stamps.keys() - whole))]
+    suites = {name: stamps_of_modules(suite) for name, suite in budget.load_budget()["suites"].items()}
+    stamps = {module: stamp for modules in suites.values() for module, stamp in modules.items()}
+    done = set() if everything else {module for module, stamp in stamps.items() if stamp.exists()}
+    whole = [name for name, modules in suites.items() if not modules.keys() <= done]
+    for name in whole:
+        _announce(suites[name].keys() - done, of=suites[name].keys())
     # Before the tests, which are a load themselves. Whole suites make all others take longer.
     busy = bool(whole) or os.getloadavg()[0] > _BUSY_LOAD
     with tempfile.TemporaryDirectory() as scratch, _yardstick() as yardsticks:
-        report = Path(scratch, "report.xml")
+        report, passed = Path(scratch, "report.xml"), Path(scratch, "passed")
+        passed.write_text("\n".join(done))
+        selected = [] if everything else ["-m", "not long and (smoke or not passed)", f"--passed={passed}"]
         code = _run_pytest(f"--junit-xml={report}", *selected)
-        for suite in whole:
-            if passed(_tests_of(suite), report, code=code):
-                stamps[suite].parent.mkdir(parents=True, exist_ok=True)
-                stamps[suite].touch()
+        for module in passing(stamps.keys() - done, report, code=code):
+            stamps[module].parent.mkdir(parents=True, exist_ok=True)
+            stamps[module].touch()
         if code != 0 or everything:
             return code
         return _check_budget(report, yardstick=statistics.median(yardsticks), whole=whole, busy=busy)
 
 
-def _first_tier(whole: list[str], *, others: list[str]) -> str:
-    """What pytest selects by marks; says which suites run in full, and why."""
-    for suite in whole:
-        print(f"{_tests_of(suite)} runs in full: what it tests has not passed on this machine", flush=True)
-    return f"not long and (smoke or not ({' or '.join(others)}))" if others else "not long"
+def _announce(modules: Collection[str], *, of: Collection[str]) -> None:
+    """Say what of a suite runs in full, and why."""
+    some = "all" if len(modules) == len(of) else f"{len(modules)} of {len(of)} modules"
+    print(f"{os.path.commonpath(of)}: {some} in full: with its sources it has not passed on this machine", flush=True)
 
 
 @contextmanager
@@ -139,19 +143,21 @@ def _check_budget(report: Path, *, yardstick: float, whole: list[str], busy: boo
     return budget.report(excesses)
 
 
-def passed(tests: str, report: Path, *, code: int) -> bool:
-    """Whether all of a folder of tests ran and passed, whatever else failed: what is repaired elsewhere is no reason to
-    run it again. `code` is that of pytest, and `report` what it wrote.
+def passing(modules: Collection[str], report: Path, *, code: int) -> set[str]:
+    """Those of these modules in which nothing failed, whatever else failed: what is repaired elsewhere is no reason to
+    run them again. `code` is that of pytest, and `report` what it wrote.
     """
     if code not in _RAN_TO_THE_END:
-        return False
-    cases = [
-        (_name_of(case), case.find("failure") is None and case.find("error") is None)
+        return set()
+    failed = [
+        _name_of(case)
         for case in ElementTree.parse(report).iter("testcase")
+        if case.find("failure") is not None or case.find("error") is not None
     ]
-    own = [good for name, good in cases if name.startswith(f"{tests.replace('/', '.')}.")]
-    stopped = sum(not good for _, good in cases) >= _STOP_AFTER_FAILURES
-    return not stopped and bool(own) and all(own)
+    if len(failed) >= _STOP_AFTER_FAILURES:
+        return set()
+    names = {module: module.removesuffix(".py").replace("/", ".") for module in modules}
+    return {module for module, name in names.items() if not any(f"{each}.".startswith(f"{name}.") for each in failed)}
 
 
 def _name_of(case: ElementTree.Element) -> str:
@@ -159,24 +165,22 @@ def _name_of(case: ElementTree.Element) -> str:
     return f"{case.get('classname')}.{case.get('name')}".lstrip(".")
 
 
-def _tests_of(suite: str) -> str:
-    tests: str = budget.load_budget()["suites"][suite]["tests"]
-    return tests
-
-
-def _stamps_of_suites() -> dict[str, Path]:
-    """The file of each suite that is there where it has passed as it is."""
-    directory = user_cache_path("formulary") / "passed"
+def stamps_of_modules(suite: Mapping[str, Any]) -> dict[str, Path]:
+    """The modules of a suite, each with the file that is there where it has passed as it is."""
+    tests, directory = ROOT / suite["tests"], user_cache_path("formulary") / "passed"
+    modules = sorted(tests.rglob("test_*.py"))
+    shared = [path for path in sorted(tests.rglob("*")) if path.is_file() and path not in modules]
+    digest = _digest_of([*map(ROOT.joinpath, suite["sources"]), *shared])
     return {
-        name: directory / f"{name}-{_digest_of([*suite['sources'], suite['tests']])}"
-        for name, suite in budget.load_budget()["suites"].items()
+        module.relative_to(ROOT).as_posix(): directory / f"{module.stem}-{digest}-{_digest_of([module])}"
+        for module in modules
     }
 
 
-def _digest_of(sources: list[str]) -> str:
+def _digest_of(sources: list[Path]) -> str:
     """Changes with the content of files, and of all files in folders."""
     digest = hashlib.sha256()
-    for source in map(ROOT.joinpath, sources):
+    for source in sources:
         for path in sorted(source.rglob("*")) if source.is_dir() else [source]:
             if path.is_file() and path.suffix != ".pyc":
                 digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())

@@ -8,7 +8,6 @@ import shutil
 import signal
 import ssl
 import tempfile
-import tomllib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,10 +38,6 @@ gc.disable()
 # Tests start some hundred processes: each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _ROOT = Path(__file__).parents[1]
-_SUITES = {
-    _ROOT / suite["tests"]: name
-    for name, suite in tomllib.loads((_ROOT / "scripts" / "budget.toml").read_text())["suites"].items()
-}
 _MEMORY = Path("/dev/shm")
 _ENOUGH_MEMORY = 8 * 2**30
 if (
@@ -74,6 +69,11 @@ def _authorities_once(*, _trust_env: bool = True) -> ssl.SSLContext:
 httpcore2.default_ssl_context = _authorities_once
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `scripts/test.py` knows of earlier runs."""
+    parser.addoption("--passed", type=Path, help="a file with the modules whose tests are marked `passed`, one a line")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """What runs in the background is ended by a signal, and has to stop what it has started."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -96,12 +96,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupSchedul
     return GroupScheduling(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that the first tier leaves out while their subject is unchanged, by the name of their suite."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests of which the first tier runs only those marked `smoke`."""
+    listed: Path | None = config.getoption("--passed")
+    passed = {_ROOT / module for module in listed.read_text().splitlines()} if listed is not None else set()
     for item in items:
-        for folder, name in _SUITES.items():
-            if item.path.is_relative_to(folder):
-                item.add_marker(name)
+        if item.path in passed:
+            item.add_marker("passed")
 
 
 @pytest.fixture(scope="session")

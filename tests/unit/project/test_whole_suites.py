@@ -1,49 +1,76 @@
-"""When `make test` leaves most of a suite out: once it has passed as it is."""
+"""When `make test` leaves most of a module of a suite out: once it has passed as it is."""
 
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from support.scripts import script
 
-BROKEN = "tests.cluster.test_broken"
-LIFECYCLE, SEARCH = "tests.cluster.test_lifecycle", "tests.integration.search.test_answers"
+LEASE, LIFECYCLE = "tests/cluster/test_lease.py", "tests/cluster/test_lifecycle.py"
+CASES = {LEASE: "tests.cluster.test_lease", LIFECYCLE: "tests.cluster.test_lifecycle"}
+OTHER = "tests.integration.search.test_answers"
 
 
-def _report(path: Path, *failed: str, passed: str = LIFECYCLE) -> Path:
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """`scripts/test.py`."""
+    monkeypatch.setitem(sys.modules, "budget", script("budget"))
+    return script("test")
+
+
+def _report(path: Path, *failed: str) -> Path:
+    """Of a run in which tests of these modules failed; a module that cannot be imported is a case without a class."""
     cases = [
         f'<testcase classname="{name}" name="t{number}"><failure/></testcase>' for number, name in enumerate(failed)
     ]
-    cases.append(f'<testcase classname="{passed}" name="passed"/>')
+    cases += [f'<testcase classname="{name}" name="passed"/>' for name in (*CASES.values(), OTHER)]
     path.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
     return path
 
 
 @pytest.mark.parametrize(
-    ("code", "failed", "passed"),
+    ("code", "failed", "passing"),
     [
-        (0, [], True),
-        (1, [SEARCH], True),
-        (1, [SEARCH, LIFECYCLE], False),
-        (1, [SEARCH] * 10, False),  # where as many fail, the run is stopped
-        (2, [], False),
-        (-11, [], False),
+        (0, [], {LEASE, LIFECYCLE}),
+        (1, [OTHER], {LEASE, LIFECYCLE}),
+        (1, [OTHER, CASES[LIFECYCLE]], {LEASE}),
+        (1, [OTHER] * 10, set()),  # where as many fail, the run is stopped
+        (2, [], set()),
+        (-11, [], set()),
     ],
 )
 def test_it_has_passed_if_the_run_came_to_its_end_and_nothing_of_it_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, code: int, failed: list[str], passed: bool
+    tmp_path: Path, runner: ModuleType, *, code: int, failed: list[str], passing: set[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "budget", script("budget"))
-    assert script("test").passed("tests/cluster", _report(tmp_path / "report.xml", *failed), code=code) is passed
+    assert runner.passing(CASES, _report(tmp_path / "report.xml", *failed), code=code) == passing
 
 
-def test_it_has_not_passed_if_one_of_its_modules_could_not_be_imported_or_none_was_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "budget", script("budget"))
+def test_it_has_not_passed_if_it_could_not_be_imported(tmp_path: Path, runner: ModuleType) -> None:
     report = _report(tmp_path / "report.xml")
-    broken = f'<testsuite><testcase classname="" name="{BROKEN}"><error/></testcase>'
+    broken = f'<testsuite><testcase classname="" name="{CASES[LEASE]}"><error/></testcase>'
     report.write_text(report.read_text().replace("<testsuite>", broken))
-    assert script("test").passed("tests/cluster", report, code=1) is False
-    assert script("test").passed("tests/security/runs", _report(tmp_path / "other.xml"), code=0) is False
+
+    assert runner.passing(CASES, report, code=1) == {LIFECYCLE}
+
+
+def test_a_change_concerns_its_own_module_or_where_it_is_shared_or_a_source_all_of_them(
+    tmp_path: Path, runner: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = {"tests": "tests/cluster", "sources": ["operator"]}
+    files = {name: tmp_path / name for name in (LEASE, LIFECYCLE, "tests/cluster/conftest.py", "operator/lease.py")}
+    for file in files.values():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("before")
+    monkeypatch.setattr(runner, "ROOT", tmp_path)
+
+    def changed_with(name: str) -> set[str]:
+        before = runner.stamps_of_modules(suite)
+        files[name].write_text("after")
+        after = runner.stamps_of_modules(suite)
+        return {module for module in after if after[module] != before[module]}
+
+    assert changed_with(LEASE) == {LEASE}
+    assert changed_with("tests/cluster/conftest.py") == {LEASE, LIFECYCLE}
+    assert changed_with("operator/lease.py") == {LEASE, LIFECYCLE}
