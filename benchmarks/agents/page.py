@@ -22,6 +22,11 @@ _WORDS = {
     "abstained": "abstains more often where nothing is right",
     "offered": "offers a right remedy more often",
 }
+_HEADLINE = """\
+With Formulary, {worst:.0%} of the choices were forbidden, for every chooser. With {size:,} workflows offered in another
+way, the first one was forbidden in {low:.0%} to {high:.0%} of the questions. A chooser that reads every label without an
+error never takes a forbidden one. It was right in {ours:.0%} of the questions with Formulary, in {least:.0%} to
+{most:.0%} otherwise."""
 _SAMPLED = "The catalog of 5,000 is asked about each third fault."
 _MISSING = " Not measured in this run: {missing}."
 
@@ -62,14 +67,14 @@ def headline(found: Sequence[Score]) -> str:
     firsts = [each.forbidden.mean for each in found if _is(each, OTHERS, size, "first")]
     careful = {each.arm: each.right.mean for each in found if _is(each, (*OTHERS, OURS), size, "careful")}
     others = [value for arm, value in careful.items() if arm != OURS]
-    return "\n".join(
-        [
-            f"With Formulary, {worst:.0%} of the choices were forbidden, for every chooser. With {size:,} workflows",
-            f"offered in another way, the first remedy was forbidden in {min(firsts):.0%} to {max(firsts):.0%} of",
-            "the questions.",
-            "A chooser that reads every label without an error never takes a forbidden one. It was right in",
-            f"{careful[OURS]:.0%} with Formulary, in {min(others):.0%} to {max(others):.0%} otherwise.",
-        ]
+    return _HEADLINE.format(
+        worst=worst,
+        size=size,
+        low=min(firsts),
+        high=max(firsts),
+        ours=careful[OURS],
+        least=min(others),
+        most=max(others),
     )
 
 
