@@ -12,10 +12,15 @@ There is no `on.probe`: kubelets ask `health`, which asks whether this loop stil
 nothing here outlives the watch.
 """
 
+import asyncio
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import kopf
+import structlog
 
 from formulary_operator.api.names import WORKFLOWS, Resource
 from formulary_operator.kube.client import PAGE_SIZE
@@ -23,6 +28,11 @@ from formulary_operator.watch.queue import ObjectKey, Priority
 from formulary_operator.workflows.status import is_observed
 from formulary_operator.workflows.translate import is_suspended
 
+_log = structlog.get_logger(__name__)
+LOGIN_PAUSES = (1.0, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before the same credentials are tried again that were refused. Refused once more, they end the watch."""
+_LOGIN_HOLDS_SECONDS = 60.0
+"""After so long a refusal is the first one again."""
 Changed = Callable[[ObjectKey, Priority], None]
 """Takes an object that changed, and how soon it has to be looked at."""
 
@@ -42,9 +52,7 @@ def handlers(kinds: Sequence[Resource], *, changed: Changed, relisted: Callable[
         settings.networking.error_backoffs = (1, 2, 5, 10, 20)
         settings.networking.enforce_retry_after = True
 
-    @kopf.on.login(registry=registry)
-    async def login(**arguments: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+    kopf.on.login(registry=registry)(_Logins().log_in)
 
     async def workflow(*, type: str | None, body: kopf.Body, namespace: str, name: str, **_: Any) -> None:
         key = ObjectKey(WORKFLOWS.plural, namespace, name)
@@ -69,3 +77,27 @@ def handlers(kinds: Sequence[Resource], *, changed: Changed, relisted: Callable[
         handler: Callable[..., Any] = workflow if resource is WORKFLOWS else of(resource)
         kopf.on.event(resource.group, resource.version, resource.plural, registry=registry)(handler)
     return registry
+
+
+class _Logins:
+    """Credentials for kopf, which gives up where it gets those again that were refused.
+
+    An API server that starts, or loses its etcd, refuses for a moment what is good.
+    """
+
+    def __init__(self) -> None:
+        self._at = float("-inf")
+        self._refusals = 0
+
+    async def log_in(self, **arguments: Any) -> kopf.ConnectionInfo | None:
+        """The credentials as they are now; kopf takes them for new ones unless they were refused too often."""
+        before, self._at = self._at, time.monotonic()
+        self._refusals = self._refusals + 1 if self._at - before < _LOGIN_HOLDS_SECONDS else 0
+        info = kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+        if info is None or self._refusals > len(LOGIN_PAUSES):
+            return info
+        if self._refusals:
+            pause = LOGIN_PAUSES[self._refusals - 1]
+            _log.warning("watch_refused", reason="the Kubernetes API refuses the credentials", tried_again_in=pause)
+            await asyncio.sleep(pause)
+        return replace(info, expiration=datetime.now(UTC) + timedelta(days=365))

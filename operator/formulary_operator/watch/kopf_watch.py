@@ -84,8 +84,8 @@ class Watcher:
     def _run(self) -> None:
         try:
             asyncio.run(self._operate())
-        except Exception:
-            _log.exception("watching_failed")
+        except Exception as error:
+            _log.error("watching_failed", reason=str(error), exc_info=None if _is_of_api_server(error) else error)
         finally:
             self._call_home(self._ended.set)
 
@@ -131,9 +131,18 @@ class Watcher:
             self._home.call_soon_threadsafe(callback, *arguments)
 
 
+def _is_of_api_server(error: BaseException | None) -> bool:
+    """Whether an error is what the API server answered, or that it did not; where kopf met it helps nobody."""
+    return type(error).__module__.partition(".")[0] in ("aiohttp", "kopf")
+
+
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what nobody awaited, but not of kopf's streams, which the end of the loop may find closing themselves."""
-    if "asyncgen" not in context:
+    """Log what nobody awaited, but not of kopf's streams, which the end of the loop may find closing themselves.
+
+    What ended a stream is in the log already. Its last request is cancelled by a callback that fails.
+    """
+    is_noted = _is_of_api_server(context.get("exception")) or "request_cancel_callback" in str(context.get("handle"))
+    if "asyncgen" not in context and not is_noted:
         loop.default_exception_handler(context)
 
 
@@ -144,8 +153,17 @@ def _settings() -> kopf.OperatorSettings:
     settings.process.ultimate_exiting_timeout = None  # the process is ours to end
     # kopf warns at each start that signals are not its own here, as intended.
     logging.getLogger("kopf._core.reactor.running").addFilter(_is_no_signal_warning)
+    for name in ("orchestration", "running"):
+        logging.getLogger(f"kopf._core.reactor.{name}").addFilter(_in_one_line)
     return settings
 
 
 def _is_no_signal_warning(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("OS signals are ignored")
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """Leave out where kopf met an error of the API server, which the message names."""
+    if record.exc_info and _is_of_api_server(record.exc_info[1]):
+        record.exc_info = None
+    return True
