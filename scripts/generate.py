@@ -39,7 +39,7 @@ def configuration() -> str:
         [
             "# Configuration",
             "",
-            "Flags win over environment variables, those over defaults. `formulary COMMAND --help` lists the flags.",
+            "Flags override environment variables, which override defaults. `formulary COMMAND --help` lists flags.",
             "",
             "## `formulary`",
             "",
