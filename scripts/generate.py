@@ -79,7 +79,7 @@ def openapi() -> str:
 
 def tools_page() -> str:
     """The reference page of all MCP tools and their arguments, in Markdown."""
-    lines = ["# Tools", "", "The MCP tools as `tools/list` has them. [mcp.md](mcp.md) says how to call them.", ""]
+    lines = ["# Tools", "", "The MCP tools as `tools/list` has them. [mcp.md](../mcp.md) says how to call them.", ""]
     lines += ["`…` in an example stands for the rest of an id that an earlier answer gave.", ""]
     for toolset, catalog_tool in ((each, tool) for each in Toolset for tool in TOOLSETS[each]):
         tool = catalog_tool.listed(spelling=LabelSpelling.DOTTED, with_clusters=True)
@@ -161,12 +161,12 @@ FILES: Mapping[str, Callable[[], str]] = {
     "charts/formulary/README.md": chart.readme,
     "charts/formulary/files/defaults.json": chart.defaults,
     "charts/formulary/values.schema.json": chart.schema,
-    "docs/api.md": reference_page,
-    "docs/configuration.md": configuration,
+    "docs/reference/api.md": reference_page,
+    "docs/reference/configuration.md": configuration,
     "docs/install.md": install_page,
-    "docs/metrics.md": metrics_page,
+    "docs/reference/metrics.md": metrics_page,
     "docs/openapi.json": openapi,
-    "docs/tools.md": tools_page,
+    "docs/reference/tools.md": tools_page,
     "schemas/remediationworkflow.schema.json": workflow_schema,
     # The chart carries copies: Helm packs only what lies in its own directory.
     **{f"{directory}/{name}": crd(name) for directory in ("crds", "charts/formulary/files/crds") for name in CRDS},

@@ -1,4 +1,4 @@
-"""What docs/tools.md says of a tool besides its arguments, made of what `tools/list` returns."""
+"""What docs/reference/tools.md says of a tool besides its arguments, made of what `tools/list` returns."""
 
 import json
 import re

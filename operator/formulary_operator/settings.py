@@ -65,13 +65,13 @@ class OperatorSettings(ConnectionSettings):
     notifications: Annotated[tuple[Receiver, ...], NoDecode] = Field(
         default=(),
         repr=False,
-        description="Receivers of notifications, in JSON ([alerts.md](alerts.md#notifications)); empty: none.",
+        description="Receivers of notifications, in JSON ([alerts.md](../alerts.md#notifications)); empty: none.",
     )
     outcome_queries: Annotated[OutcomeQueries | None, NoDecode] = Field(
         default=None,
         repr=False,
         description="Prometheus and its queries that say whether a run helped, in JSON "
-        "([invocation.md](invocation.md#outcomes)); empty: none is asked.",
+        "([invocation.md](../invocation.md#outcomes)); empty: none is asked.",
     )
     engines: Annotated[tuple[Literal["job", "tekton", "argo"], ...], NoDecode] = Field(
         default=("job",), description="Engines that may run workflows: `job`, `tekton`, `argo`."
