@@ -53,6 +53,7 @@ PAGES = (
     WAITING,
     ConsolePage("incidents", "/incidents", "Incidents"),
     ConsolePage("incident", f"/incidents/{SHOP}", SHOP, is_in_navigation=False),
+    ConsolePage("open-incidents", "/incidents?of=open", "Open incidents", is_in_navigation=False),
     ConsolePage("search", f"/search?query={quote(QUERY)}&incident={SHOP}", "Try a search"),
     ConsolePage(
         "why-not",

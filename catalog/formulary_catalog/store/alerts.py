@@ -129,9 +129,17 @@ class AlertReader:
         return [_context(row) for row in await self._database.fetch(_FIND, "\x1f".join(ids), ids)]
 
     async def page(
-        self, *, namespaces: frozenset[str] | None, namespace: str = "", before: tuple[datetime, str] | None, limit: int
+        self,
+        *,
+        namespaces: frozenset[str] | None,
+        namespace: str = "",
+        only_open: bool = False,
+        before: tuple[datetime, str] | None,
+        limit: int,
     ) -> list[StoredAlert]:
         """Those of readable namespaces, None for all, and after the row `before`; what changed last comes first.
+
+        `only_open`: those that fire.
 
         Raises:
             Unavailable: the database does not answer.
@@ -140,12 +148,14 @@ class AlertReader:
         return await self._read(
             f"""
             where $1 in ('', namespace) and ($2::timestamptz is null or (changed_at, {_PLACE}) < ($2, $3))
+              and (firing or not $5)
             order by changed_at desc, {_PLACE} desc limit $4
             """,
             namespace,
             at,
             place,
             limit,
+            only_open,
             namespaces=namespaces,
         )
 

@@ -133,10 +133,13 @@ class IncidentReader:
         *,
         namespaces: frozenset[str] | None,
         namespace: str = "",
+        only_open: bool = False,
         before: tuple[datetime, str] | None = None,
         limit: int,
     ) -> list[StoredIncident]:
         """Those of one namespace, and after the row `before`, where given; what changed last comes first.
+
+        `only_open`: those whose object is there.
 
         Raises:
             Unavailable: the database does not answer.
@@ -146,12 +149,14 @@ class IncidentReader:
             """
             where $1 in ('', namespace)
               and ($2::timestamptz is null or (changed_at, namespace || '/' || name) < ($2, $3))
+              and (gone_at is null or not $5)
             order by changed_at desc, namespace || '/' || name desc limit $4
             """,
             namespace,
             at,
             name,
             limit,
+            only_open,
             namespaces=namespaces,
         )
 

@@ -312,19 +312,29 @@ async def test_people_read_what_would_be_offered_for_an_alert_without_an_agent(u
     assert "oom-raise" in shown
 
 
-async def test_the_first_page_counts_an_alert_while_it_fires(url: str) -> None:
+async def test_the_first_page_counts_an_alert_while_it_fires_and_leads_to_it(url: str) -> None:
     async def firing() -> int:
         async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
             page = page_of((await http.get("/console/overview")).text)
         (said,) = [each.words for each in page.all("span") if each.words.startswith("alerts that fire")]
         return int(said.removeprefix("alerts that fire: ").partition(";")[0])
 
+    async def listed() -> tuple[bool, bool]:
+        """Whether it is on the page that the number leads to, and whether REST lists it."""
+        async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+            page = page_of((await http.get("/console/incidents?of=open")).text)
+            answer = (await http.get("/api/v1/incidents", params={"open": "true", "limit": 200})).json()
+        links = [each.attributes["href"] for each in page.all("a")]
+        ids = [each["remediation_id"] for each in answer["incidents"]]
+        return "/console/incidents/al-c0ffee14" in links, "al-c0ffee14" in ids
+
     before = await firing()
     await send(url, body(alert("c0ffee14")))
-    during = await firing()
+    during, shown = await firing(), await listed()
     await send(url, body(alert("c0ffee14", status="resolved")))
 
     assert (during, await firing()) == (before + 1, before)
+    assert (shown, await listed()) == ((True, True), (False, False))
 
 
 async def test_looking_at_an_alert_is_no_search_for_it(url: str) -> None:

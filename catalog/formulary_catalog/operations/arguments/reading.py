@@ -9,7 +9,7 @@ from formulary_catalog.domain.runs.run import OUTCOMES, Phase
 from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.workflows.requests import MAX_NAME_LENGTH
-from formulary_catalog.operations.arguments.base import Arguments
+from formulary_catalog.operations.arguments.base import Arguments, Flag
 from formulary_catalog.operations.arguments.browsing import Namespace, WorkflowId
 from formulary_catalog.operations.arguments.catalog import Labels, SearchFields, SearchId, labelled
 from formulary_catalog.operations.arguments.refusals import broken
@@ -120,8 +120,16 @@ class IncidentsArguments(Arguments):
     """Which incidents are to be listed."""
 
     namespace: Namespace = ""
+    open: Flag = Field(
+        False, description="true: only alerts that fire, and AIAnalysis objects that are there.", examples=[True]
+    )
     limit: Limit = Field(DEFAULT_PAGE, examples=[20])
     cursor: Cursor = ""
+
+    @property
+    def page(self) -> dict[str, Any]:
+        """The same, as `services.audit.incidents` takes it."""
+        return {name: value for name, value in super().page.items() if name != "open"} | {"only_open": self.open}
 
 
 class IncidentArguments(Arguments):

@@ -8,7 +8,7 @@ incident, so that it holds nothing that the reader could not find, and nobody ha
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from formulary_catalog.domain.access import READ_CONSTRAINTS, USE_CONTEXTS, Caller
 from formulary_catalog.domain.alerts.reading import is_alert_id
@@ -62,24 +62,32 @@ class IncidentReading:
         self._readable = ReadableNamespaces(parts.database)
         self._strict_keys = strict_keys
 
-    async def page(self, *, namespace: str = "", limit: int, after: str = "", caller: Caller) -> IncidentPage:
+    async def page(
+        self, *, namespace: str = "", only_open: bool = False, limit: int, after: str = "", caller: Caller
+    ) -> IncidentPage:
         """The incidents, those that changed last first; `after` is the cursor of the page before.
+
+        `only_open`: alerts that fire, and AIAnalysis objects that are there.
 
         Raises:
             InvalidInput: the cursor is that of another question.
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
-        question = {"incidents": namespace or "*"}
-        arguments = {"namespace": namespace} if namespace else {}
+        arguments = {**({"namespace": namespace} if namespace else {}), **({"open": True} if only_open else {})}
+        question = {"incidents": namespace or "*", **({"open": "true"} if only_open else {})}
         async with self._trail.record(
             "read.incidents", caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
             before = moment_of(after, question=question)
             namespaces, notes, _ = await self._readable.listed(caller, USE_CONTEXTS, namespace=namespace)
-            found: list[_Known] = [
-                *await self._reader.page(namespaces=namespaces, namespace=namespace, before=before, limit=limit + 1),
-                *await self._alerts.page(namespaces=namespaces, namespace=namespace, before=before, limit=limit + 1),
-            ]
+            narrowed: dict[str, Any] = {
+                "namespaces": namespaces,
+                "namespace": namespace,
+                "only_open": only_open,
+                "before": before,
+                "limit": limit + 1,
+            }
+            found: list[_Known] = [*await self._reader.page(**narrowed), *await self._alerts.page(**narrowed)]
             found.sort(key=lambda each: (each.changed_at, _name(each)), reverse=True)
             shown = found[:limit]
             record.result = {"total": len(shown)}

@@ -46,7 +46,11 @@ _TONES = {
 }
 SHOWN_STATES: dict[str, Any] = {"states": _STATES, "tones": _TONES}
 """What every page needs that lists incidents."""
-_OF = {"incidents": "incidents and runs", "all": "all, including searches without an incident"}
+_OF = {
+    "incidents": "incidents and runs",
+    "open": "open incidents, asked about or not",
+    "all": "all, including searches without an incident",
+}
 _DAYS = 30
 _EVENTS = 50
 """Events on one page."""
@@ -65,8 +69,8 @@ _FILES: dict[FileName, str] = {
 class IncidentsShown(TracesArguments):
     """Which are on the page: without what people asked for no incident, unless they want to see that."""
 
-    of: Annotated[Literal["all", "incidents"], OneOf()] = Field(
-        "incidents", description="all: what belongs to no incident, too."
+    of: Annotated[Literal["all", "incidents", "open"], OneOf()] = Field(  # type: ignore[assignment]
+        "incidents", description="all: what belongs to no incident, too. open: what is not over, asked about or not."
     )
 
 
@@ -74,6 +78,15 @@ class IncidentsShown(TracesArguments):
 async def incidents(request: Request) -> Response:
     """Those whose traces changed last."""
     _, asked = await checked_call(request, "read.traces", IncidentsShown)
+    if asked.of == "open":
+        found = await services_of(request).incidents.page(
+            namespace=asked.namespace,
+            only_open=True,
+            limit=asked.limit,
+            after=asked.cursor,
+            caller=visitor_of(request).caller,
+        )
+        return render(request, "incidents_open.html", title="Open incidents", found=found, **SHOWN_STATES)
     page = await answer_to(request, TRACES, arguments=asked)
     filtered = bool(asked.since or asked.namespace or asked.remediation_id or asked.outcome)
     is_first = not (filtered or asked.cursor)

@@ -101,7 +101,7 @@ def _waiting(runs: RunsLately) -> Tile:
 
 
 def _open(opened: OpenIncidents) -> Tile:
-    name, href = "Open incidents", f"{CONSOLE_PATH}/incidents"
+    name, href = "Open incidents", f"{CONSOLE_PATH}/incidents?of=open"
     if not opened.may_read:
         return Tile(name=name, said=_not_known(USE_CONTEXTS), href=href)
     return Tile(
