@@ -91,7 +91,7 @@ async def test_arguments_as_models_send_them_are_understood(url: str, dsn: str) 
     ("arguments", "told"),
     [
         ({"input": {"REPLICAS": 0}}, "REPLICAS: must be at least 1, given 0"),
-        ({"input": {}}, "REPLICAS: required"),
+        ({"input": {}}, "nothing was run: REPLICAS: missing."),
         ({"input": "three"}, "input is not an object"),
         ({"input": {"REPLICAS": 1}, "dry_run": "perhaps"}, "dry_run"),
         ({"input": {"REPLICAS": 1}, "timeout": 5}, "did you mean 'timeout_ms'"),

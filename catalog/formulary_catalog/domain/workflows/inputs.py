@@ -17,6 +17,7 @@ _TYPES = {"string": "string", "integer": "integer", "boolean": "boolean", "array
 _MAX_SHOWN = 80
 _MAX_PROBLEMS = 10
 _HIDDEN = "(sensitive)"
+_ABSENT, _REQUIRED = "nothing", "required"
 _MAX_DEPTH = 32
 _WHOLE = range(-(2**63), 2**63)
 _PASSED_ON = (
@@ -80,14 +81,22 @@ def check_input(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> Ch
     values = {name: _coerced(value, by_name.get(name)) for name, value in given.items() if value is not None}
     # Only what is given needs what it depends on; a default needs nothing.
     if problems := _problems(values, parameters=by_name):
-        listed = "; ".join(f"{problem['field']}: {problem['rule']}, given {problem['value']}" for problem in problems)
-        raise InputRefused(f"the input is invalid, nothing was run: {listed}", problems=problems)
+        raise InputRefused(
+            f"the input is invalid, nothing was run: {'; '.join(map(_said, problems))}", problems=problems
+        )
     defaults = {name: parameter.default for name, parameter in by_name.items() if parameter.default is not None}
     complete = defaults | values
     return CheckedInput(
         plain={name: value for name, value in complete.items() if not by_name[name].sensitive},
         secret={name: value for name, value in complete.items() if by_name[name].sensitive},
     )
+
+
+def _said(problem: Mapping[str, str]) -> str:
+    field, rule, value = problem["field"], problem["rule"], problem["value"]
+    if value != _ABSENT:
+        return f"{field}: {rule}, given {value}"
+    return f"{field}: missing" if rule == _REQUIRED else f"{field}: missing, {rule}"
 
 
 def _validator(parameters: Sequence[Parameter]) -> jsonschema_rs.Draft202012Validator:
@@ -117,8 +126,8 @@ def _problems(values: Mapping[str, Any], *, parameters: Mapping[str, Parameter])
         dependents = [other.name for other in parameters.values() if parameter.name in other.depends_on]
         wanted_by = [name for name in dependents if name in known]
         if parameter.name not in known and (needed or (wanted_by and parameter.default is None)):
-            rule = "required" if needed else f"required where {', '.join(wanted_by)} is given"
-            found.append(_problem(parameter.name, rule=rule, value="nothing", hidden=True))
+            rule = _REQUIRED if needed else f"{_REQUIRED} where {', '.join(wanted_by)} is given"
+            found.append(_problem(parameter.name, rule=rule, value=_ABSENT, hidden=True))
     return found[:_MAX_PROBLEMS]
 
 
