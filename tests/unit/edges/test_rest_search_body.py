@@ -94,7 +94,7 @@ def test_the_remediation_id_of_a_body_joins_the_headers() -> None:
 
     request = read_search(body(remediation_id="rr-2"), context=context, caller=LOCAL)
 
-    assert request.context == ContextReference(remediation_id="rr-1", meta_remediation_id="rr-2")
+    assert request.context.ids == ("rr-1", "rr-2")
 
 
 def test_what_is_kept_of_a_refused_body_holds_no_custom_labels() -> None:
