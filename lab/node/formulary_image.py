@@ -27,8 +27,9 @@ _SOURCES = (
     "operator",
     "examples/targets.yaml",
 )
-_REQUIREMENTS = ("run.txt", "build.txt")
-_PIP = "/opt/formulary/bin/pip install -q --no-deps --no-index"
+_REQUIREMENTS = ("run.txt", "build.txt", "sbom.txt")
+_INSTALL = "pip install -q --no-deps --no-index"
+_PIP, _PIP_OF_SBOM = f"/opt/formulary/bin/{_INSTALL}", f"/opt/sbom/bin/{_INSTALL}"
 _BUILD = f"cd /src && PYTHONPATH=/opt/build {_PIP} --no-build-isolation ."
 _CLUSTER = (
     "/opt/formulary/bin/python -m formulary_catalog.store.embedded.template",
@@ -36,6 +37,10 @@ _CLUSTER = (
     "rm -r pginstall pginstall18/include",
 )
 """The embedded PostgreSQL begins with a cluster that was made with the image."""
+_BILL_OF_MATERIALS = (
+    "cd /src && /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON "
+    "--output-file /opt/formulary/sbom.cdx.json /opt/formulary/bin/python"
+)
 _ENVIRONMENT = {
     "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
@@ -71,9 +76,11 @@ def formulary_layer() -> Path:
                 target = merged / "src" / path.relative_to(ROOT)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target)
-            _run_in(merged, _BUILD, "/opt/formulary/bin/pip uninstall -q -y pip setuptools", *_CLUSTER)
+            uninstall = "/opt/formulary/bin/pip uninstall -q -y pip setuptools"
+            _run_in(merged, _BUILD, uninstall, *_CLUSTER, _BILL_OF_MATERIALS)
+            (root / "opt").mkdir()
             # With the marks of what was deleted.
-            subprocess.run(["cp", "-a", upper / "opt", root / "opt"], check=True)
+            subprocess.run(["cp", "-a", upper / "opt/formulary", root / "opt"], check=True)
 
     return make_layer("formulary", of=f"{_described_libraries()} {' '.join(digests)}", fill=fill)
 
@@ -102,6 +109,8 @@ def _install_stage() -> Path:
             f"{_PIP} --find-links /wheels --require-hashes -r /run.txt",
             f"{_PIP} --find-links /wheels --require-hashes -r /build.txt --target /opt/build",
             "/opt/formulary/bin/pip uninstall -q -y openvino-telemetry",
+            "python3 -m venv /opt/sbom",
+            f"{_PIP_OF_SBOM} --find-links /wheels --require-hashes -r /sbom.txt",
         )
         shutil.rmtree(wheels)
         root.rename(stage)
