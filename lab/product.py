@@ -170,18 +170,18 @@ def install_product(node: Node, *, namespaces: Sequence[str]) -> Iterator[Produc
         node.create_namespace(namespace)
         if namespace in namespaces:
             node.apply(*_remedy_account(namespace), namespace=namespace)
-    node.apply(_volume(node))
+    node.apply(local_volume(node))
     helm = Config(kubeconfig_path=node.kubeconfig, namespace=NAMESPACE)
     install = partial(helm.install, charts.chart(), _RELEASE, _values(namespaces), namespace=NAMESPACE)
     _interruptibly(partial(install, timeout=_INSTALL_SECONDS, wait="watcher"))
-    _await_catalog(node)
+    await_catalog(node)
     token = node.service_account(AGENTS, AGENT, ttl=24 * 3600)
     for namespace in (NAMESPACE, *namespaces):
         account = f"--serviceaccount={AGENTS}:{AGENT}"
         role = f"--clusterrole={NAMESPACE}-{_RELEASE}-agent"
         node.kubectl("create", "rolebinding", AGENT, role, account, f"--namespace={namespace}")
     with (
-        _forwarded(node) as url,
+        forwarded(node) as url,
         httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as http,
     ):
         yield Product(node, http, url=url, token=token)
@@ -214,7 +214,7 @@ def _values(namespaces: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _await_catalog(node: Node) -> None:
+def await_catalog(node: Node) -> None:
     """Wait until the operator has taken all that the starter Job applied."""
     wanted = len(list((charts.CHART.parents[1] / "catalog" / "workflows").glob("*.yaml")))
     until = time.monotonic() + _CATALOG_SECONDS
@@ -228,7 +228,7 @@ def _await_catalog(node: Node) -> None:
 
 
 @contextmanager
-def _forwarded(node: Node) -> Iterator[str]:
+def forwarded(node: Node) -> Iterator[str]:
     """The address of the server on loopback of this machine."""
     command = [str(node.kubectl_program), f"--kubeconfig={node.kubeconfig}", f"--namespace={NAMESPACE}"]
     with subprocess.Popen(
@@ -290,8 +290,8 @@ def _remedy_account(namespace: str) -> list[dict[str, Any]]:
     return found
 
 
-def _volume(node: Node) -> dict[str, Any]:
-    """Where the bundled database lies: a node has no provisioner."""
+def local_volume(node: Node) -> dict[str, Any]:
+    """Where the database lies, embedded or bundled: a node has no provisioner."""
     path = node.home / "database"
     path.mkdir(exist_ok=True)
     terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node1"]}]}]
