@@ -22,7 +22,7 @@ else
     tests=(
         tests/property/domain/{test_text_words,workflows/test_label_rules}.py
         tests/property/domain/search/test_{scoring_rules,places,terms,query_grammar}.py
-        tests/unit/domain/search/test_{caution,spelling,synonyms}.py
+        tests/unit/domain/{search/test_{caution,spelling,synonyms},workflows/test_usual_labels}.py
         tests/unit/kernel/search/test_planning.py
     )
 fi
@@ -42,6 +42,7 @@ only_mutate = [$(list "${modules[@]}")]
 also_copy = ["catalog"]
 pytest_add_cli_args = ["-p", "no:cacheprovider", "--hypothesis-profile", "mutants"]
 pytest_add_cli_args_test_selection = [$(list "${tests[@]}")]
+process_isolation = "forkserver"  # the model's threads would be missing in a fork of a process that has used it
 track_dependencies = false
 use_git_change_detection = false
 use_setproctitle = false

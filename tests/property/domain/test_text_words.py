@@ -8,13 +8,18 @@ from hypothesis import strategies as st
 
 from formulary_catalog.domain.text import (
     all_storable,
+    cut_at_word,
+    cut_short,
     exclusion_phrase,
     exclusion_text,
     one_line,
+    renamed,
     searchable_words,
+    shortened,
     split_camel_case,
     storable,
     with_split_words,
+    without_userinfo,
     words,
 )
 
@@ -103,3 +108,43 @@ def test_all_else_can_be_stored(value: object) -> None:
 
 def test_a_text_of_several_lines_is_told_in_one() -> None:
     assert one_line("\n ready\r\n\tor  not ") == "ready or not"
+
+
+@pytest.mark.parametrize(
+    ("limit", "cut", "at_word"),
+    [
+        (17, "disk,; is XX full", "disk,; is XX full"),
+        (16, "disk,; is XX fu…", "disk,; is XX…"),
+        (14, "disk,; is XX…", "disk,; is XX…"),
+        (13, "disk,; is XX…", "disk,; is…"),
+        (8, "disk,;…", "disk…"),
+        (6, "disk,…", "disk…"),
+    ],
+)
+def test_a_text_that_is_too_long_is_cut_and_shows_it(limit: int, cut: str, at_word: str) -> None:
+    text = "disk,; is XX full"
+
+    assert cut_short(text, limit=limit) == cut
+    assert cut_at_word(text, limit=limit) == shortened(f" {text}\n", limit=limit) == at_word
+
+
+def test_a_message_names_arguments_as_the_caller_wrote_them_and_leaves_what_is_in_quotes() -> None:
+    message = "query: 'query' and my-query are no query. top_k is"
+
+    assert (
+        renamed(message, {"query": r"--\q", "top_k": "--top-k"})
+        == r"--\q: 'query' and my-query are no --\q. --top-k is"
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://user:secret@host/db?role=a@b", "postgresql://host/db?role=a@b"),
+        ("user:secret@host", "host"),
+        ("//user@host", "//host"),
+        ("https://host/a@b", "https://host/a@b"),
+    ],
+)
+def test_an_address_is_shown_without_its_user_and_password(url: str, shown: str) -> None:
+    assert without_userinfo(url) == shown

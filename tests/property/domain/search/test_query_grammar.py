@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from formulary_catalog.domain.pasted.markup import plain_lines
 from formulary_catalog.domain.pasted.reading import read_pasted
-from formulary_catalog.domain.search.query import ParsedQuery, cause_rarity, parse_problems, parse_query
+from formulary_catalog.domain.search.query import ParsedQuery, as_declared, cause_rarity, parse_problems, parse_query
 from formulary_catalog.domain.text import words
 from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES, SEVERITIES
 
@@ -235,3 +235,53 @@ def test_the_name_of_an_alert_tells_no_more_than_its_words(query: str, as_much_a
 )
 def test_a_query_that_names_a_symptom_alone_is_told_from_one_that_tells_more(query: str, is_symptom: bool) -> None:
     assert parse_query(query).signs.no_cause == is_symptom
+
+
+@pytest.mark.parametrize(
+    ("query", "cause"),
+    [
+        ("CrashLoopBackOff OOMKilled", "OOMKilled"),
+        ("CrashLoopBackOff: exit code 137 (oomkilled), FailedMount", "OOMKilled"),
+        ("CrashLoopBackOff BackOff FailedMount", "FailedMount"),
+        ("CrashLoopBackOff no OOMKilled", ""),
+        ("CrashLoopBackOff Not yet OOMKilled", ""),
+        ("CrashLoopBackOff without it being OOMKilled", "OOMKilled"),
+        ("CrashLoopBackOff never OOMKilled but FailedMount", "FailedMount"),
+        ("CrashLoopBackOff memory grows", ""),
+        ("CrashLoopBackOff", ""),
+        ("NodeNotReady OOMKilled", ""),
+        ("FailedMount OOMKilled", ""),
+    ],
+)
+def test_behind_a_symptom_the_first_cause_that_is_not_denied_is_ranked_by(query: str, cause: str) -> None:
+    parsed = parse_query(query)
+
+    assert parsed.cause == cause
+    assert parsed.ranking_signal == (cause or parsed.signal).casefold()
+
+
+def test_a_problem_is_called_by_its_name_where_a_program_printed_it_and_only_there() -> None:
+    printed = parse_query("alertname=NodeDown severity=high node=w1")
+    typed = parse_query("NodeDown high")
+
+    assert (printed.problem, printed.pasted) == ("NodeDown", True)
+    assert (typed.problem, typed.pasted) == ("", False)
+
+
+def test_words_that_no_text_holds_tell_nothing_of_a_cause() -> None:
+    assert cause_rarity("certificate zzledger") == cause_rarity("certificate") > 0
+
+
+@pytest.mark.parametrize(
+    ("inferred", "declared", "signal"),
+    [
+        ({"signal_type": "nodedown", "severity": "high"}, ["DiskFull", "NodeDown", "NODEDOWN"], "NodeDown"),
+        ({"signal_type": "nodedown"}, ["DiskFull"], "nodedown"),
+        ({"signal_type": "OOMKilled"}, ["oomkilled"], "OOMKilled"),
+        ({"severity": "high"}, ["", "NodeDown"], None),
+    ],
+)
+def test_a_signal_is_spelled_as_the_first_workflow_spells_it(
+    inferred: dict[str, str], declared: list[str], signal: str | None
+) -> None:
+    assert as_declared(inferred, declared=declared) == inferred | ({"signal_type": signal} if signal else {})

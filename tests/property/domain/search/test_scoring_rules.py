@@ -262,6 +262,38 @@ def test_an_answer_ends_at_a_low_confidence_or_a_gap(given_: list[float]) -> Non
         assert following < 0.1 or following / (1 - following) < last / max(1 - last, 1e-9)
 
 
+@pytest.mark.parametrize(
+    ("confidences_", "kept"),
+    [
+        ([0.9, 0.5, 0.1], 3),
+        ([0.9, 0.5, 0.0999], 2),
+        ([0.75, 0.2, 0.2], 3),  # odds of 3 and 1/4
+        ([0.76, 0.2, 0.2], 1),
+        ([1.0, 0.9999], 1),
+    ],
+)
+def test_an_answer_ends_before_odds_that_are_twelve_times_lower(confidences_: list[float], kept: int) -> None:
+    assert worth_reading(confidences_) == kept
+
+
+@pytest.mark.parametrize("nearest_known", [None, 0.5])
+@pytest.mark.parametrize("by_meaning", [True, False])
+@pytest.mark.parametrize(("printed", "symptom"), [(False, False), (True, False), (True, True)])
+def test_what_a_program_printed_and_a_symptom_in_it_are_believed_less(
+    *, nearest_known: float | None, by_meaning: bool, printed: bool, symptom: bool
+) -> None:
+    calibration = (BY_MEANING_ALONE if nearest_known is None else BY_MEANING) if by_meaning else BY_WORDS
+    mode = SearchMode.HYBRID if by_meaning else SearchMode.LEXICAL
+    pool = [found("a", cosine=0.9 if by_meaning else None, places=bytes([WordPlace.NAME] * 4), labels=2.0)]
+
+    def odds(signs: QuerySigns) -> float:
+        (only,) = rank(pool, wanted=WANTED, mode=mode, nearest_known=nearest_known, signs=signs)
+        return math.log(only.confidence / (1 - only.confidence))
+
+    taken = odds(QuerySigns(printed=printed, symptom=symptom)) - odds(QuerySigns())
+    assert taken == pytest.approx(calibration.pasted * printed + calibration.symptom * symptom, abs=0.05)
+
+
 @given(log_odds=st.lists(st.floats(-50, 50), min_size=1), nearest_known=st.none() | st.floats(0, 1))
 def test_the_confidence_is_the_logistic_of_the_weighted_evidence(
     log_odds: list[float], nearest_known: float | None

@@ -1,12 +1,16 @@
 """What a query is searched by."""
 
+import math
+from importlib import resources
+
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.search.spelling import corrected, distance
 from formulary_catalog.domain.search.synonyms import folded, mentions, synonyms
-from formulary_catalog.domain.search.terms import MAX_TERMS, query_terms, rarity
+from formulary_catalog.domain.search.terms import MAX_TERMS, NEVER_SEEN, query_terms, rare_words, rarity
 from formulary_catalog.domain.text import words
 
 letters = st.text("abcdefg", max_size=7)
@@ -168,3 +172,18 @@ def test_a_word_longer_than_any_known_is_not_taken_for_one() -> None:
     """What could be meant by thousands of letters would take all memory to spell out."""
     assert corrected("qz" * 2000) is None
     assert [term.word for term in query_terms("記憶" * 2000)] == ["記憶" * 341]  # the longest that can be indexed
+
+
+def test_the_rarity_of_a_word_follows_from_how_many_texts_hold_it() -> None:
+    source = resources.files("formulary_catalog.domain.search").joinpath("word_frequencies.yaml").read_text()
+    counted = yaml.safe_load(source)
+    texts, held_by = counted["texts"], {stem: n for n, stems in counted["held_by"].items() for stem in stems.split()}
+
+    for word in ("pod", "restart", "istio"):
+        holding = int(held_by[folded(word)])
+        assert rarity(word) == pytest.approx(math.log(1 + (texts - holding + 0.5) / (holding + 0.5)))
+    assert rarity("zzqx") == NEVER_SEEN == pytest.approx(math.log(1 + (texts + 0.5) / 0.5))
+
+
+def test_codes_and_names_of_products_are_rare_words() -> None:
+    assert rare_words(query_terms("zzqx pod istio")) == ["zzqx"]

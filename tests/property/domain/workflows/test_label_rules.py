@@ -1,16 +1,30 @@
 """The label rules of the design, one by one."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.search.fit import MEANING_WEIGHT
-from formulary_catalog.domain.search.label_weights import ANY, CUSTOM_WEIGHT, DETECTED_WEIGHT, label_evidence, share
+from formulary_catalog.domain.search.label_weights import (
+    ANY,
+    CUSTOM_WEIGHT,
+    DETECTED_WEIGHT,
+    SEVERITY_CONTRADICTED,
+    SEVERITY_WEIGHT,
+    label_evidence,
+    severity_evidence,
+    share,
+)
 from formulary_catalog.domain.text import exclusion_phrase, exclusion_text
 from formulary_catalog.domain.workflows.labels import (
     DIMENSIONS,
     Constraints,
+    Narrowing,
     WorkflowLabels,
+    declared,
+    demanded,
     fold,
     fold_all,
     normalize_detected,
@@ -205,3 +219,52 @@ def test_one_excluded_phrase_is_enough() -> None:
     workflow = WorkflowLabels(exclusion_text=exclusion_text(["Restart the pod"]))
     assert allowed(workflow, Constraints(excluded_phrases=(exclusion_phrase("drain"),)))
     assert not allowed(workflow, Constraints(excluded_phrases=(exclusion_phrase("drain"), exclusion_phrase("POD"))))
+
+
+@pytest.mark.parametrize(
+    ("given_", "demands"),
+    [
+        ({"restarts": ["no", "yes"], "team": ["no", "yes"]}, {"restarts": {"no"}, "team": {"no", "yes"}}),
+        ({"data-loss": ["yes"], "team": ["yes"]}, {"team": {"yes"}}),
+        ({"restarts": ["maybe"], "team": ["no"]}, {"restarts": {"maybe"}, "team": {"no"}}),
+    ],
+)
+def test_of_a_standard_label_one_no_demands_it_and_yes_alone_nothing(
+    given_: dict[str, list[str]], demands: dict[str, set[str]]
+) -> None:
+    assert demanded(given_) == demands
+
+
+def test_of_a_standard_label_only_no_alone_says_no() -> None:
+    custom = {
+        key: frozenset(values) for key, values in (("restarts", ["no"]), ("data-loss", ["no", "*"]), ("team", ["*"]))
+    }
+
+    assert declared(custom) == {"restarts": {"no"}, "data-loss": {"yes"}, "team": {"*"}}
+
+
+@pytest.mark.parametrize("part", [{"action_type": "Restart"}, {"namespace": "shop"}, {"keywords": (" disk ",)}])
+def test_each_part_narrows_and_none_does_not(part: dict[str, Any]) -> None:
+    assert Narrowing(**part)
+    assert not Narrowing()
+
+
+@pytest.mark.parametrize(
+    ("severities", "mentioned", "counts"),
+    [
+        (["high", "critical"], "critical", SEVERITY_WEIGHT),
+        (["high"], "critical", -SEVERITY_CONTRADICTED),
+        (["high"], "warning", 0.0),
+        (["high"], "info", 0.0),
+        (["warning"], "warning", SEVERITY_WEIGHT),
+        (["*"], "critical", 0.0),
+        (["high", "*"], "critical", 0.0),
+        ([], "critical", 0.0),
+        (["high"], "", 0.0),
+    ],
+)
+def test_another_severity_than_the_query_mentions_counts_against_a_workflow(
+    severities: list[str], mentioned: str, counts: float
+) -> None:
+    assert severity_evidence(_declares("severity", *severities), mentioned=mentioned) == counts
+    assert severity_evidence(GENERIC, mentioned=mentioned) == 0.0

@@ -17,11 +17,14 @@ from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.explanation.answers import Explanation
 from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.domain.text import exclusion_phrase
+from formulary_catalog.domain.workflows.exclusion import narrowed_out
 from formulary_catalog.domain.workflows.labels import (
     CANONICAL_SIGNAL_TYPES,
     DIMENSIONS,
     SEVERITIES,
     Constraints,
+    Narrowing,
     fold,
     fold_all,
     normalize_detected,
@@ -50,6 +53,7 @@ EVERY_ONE = 50
 SIGNALS = ["OOMKilled", "DiskAlert", "Evicted", "evicted"]
 VALUES = ["production", "Production", "staging", "critical", "high", "P0", "*"]
 WORDS = ["memory", "drain", "node", "limit", "restart", "reboot"]
+ACTIONS = ["RestartPod", "DrainNode"]
 TEAMS = ["web", "data", "*"]
 SWITCHES: list[bool | str] = [True, False, "true", "argocd", "*"]
 NOTHING_SAID = RequestContext(namespace="", name="", remediation_id="")
@@ -78,7 +82,8 @@ class Workflow:
         anywhere = dict.fromkeys(("severity", "environment", "component", "priority"), "*")
         labels = {**anywhere, "signalType": self.signals} | {to_camel(name): self.labels[name] for name in self.labels}
         spec: dict[str, Any] = {"labels": labels, "customLabels": self.custom, "detectedLabels": self.detected}
-        document = manifest.workflow(f"w{position}", what=self.text, **spec)
+        action = ACTIONS[position % len(ACTIONS)]
+        document = manifest.workflow(f"w{position}", what=self.text, actionType=action, **spec)
         return entry(document, namespace=f"{self.namespace}{number}")
 
 
@@ -308,6 +313,35 @@ async def test_without_a_length_a_page_holds_the_same_but_for_what_fits_nothing(
     assert (page.total_results, page.inferred) == (whole.total_results, whole.inferred)
     left_out = [note for note in page.notes if "left out" in note or "nothing that is allowed here fits" in note]
     assert bool(left_out) == (len(kept) < len(whole.workflows))
+
+
+@some
+@given(
+    catalog=catalogs,
+    asked=searches,
+    action=st.sampled_from(["", "restartPod", "DRAINNODE", "Other"]),
+    namespace=st.sampled_from(["", "a", "b"]),
+    keywords=st.lists(st.sampled_from([*WORDS, "restartpod", "…"]), max_size=2),
+)
+async def test_a_narrowed_search_holds_what_nothing_narrows_out(
+    world: World, catalog: list[Workflow], asked: Asked, action: str, namespace: str, keywords: list[str]
+) -> None:
+    loaded, see = await world.load(catalog, incident=NOTHING_SAID), frozenset("ab")
+    within = f"{namespace}{loaded.number}" if namespace else ""
+    phrases = tuple(filter(None, map(exclusion_phrase, keywords)))
+    narrowing = Narrowing(action_type=action, namespace=within, keywords=phrases)
+
+    answer = await world.search(asked, loaded, see=see, action_type=action, namespace=within, keywords=keywords)
+
+    left = {
+        each.version_id
+        for each in loaded.entries
+        if not any(
+            narrowed_out(each.labels, narrowing, namespace=each.namespace, action_type=each.workflow.spec.action_type)
+        )
+    }
+    assert set(ids(answer)) == may_be_returned(asked, loaded, see=see) & left
+    assert answer.total_results == len(ids(answer))
 
 
 @some

@@ -81,6 +81,14 @@ def test_of_a_query_with_many_telling_words_a_clause_has_to_hold_three() -> None
     assert warning("istio quorum lost webhook kafka etcd vault", "Not for quorum of istio or kafka.") != ""
 
 
+def test_six_telling_words_are_not_yet_many() -> None:
+    terms = query_terms("quorum istio kafka vault etcd webhook")[:6]
+    parts = tuple(Part(5.0, (number,)) for number in range(6))
+    query = QueryWords.of("quorum istio kafka vault etcd webhook", wanted=Wanted(parts, 30.0), terms=terms)
+    against = Indications(against=(frozenset({"quorum", "istio"}),), in_favour=frozenset())
+    assert caution(against, query) == "its when_not_to_use speaks of: quorum istio"
+
+
 def test_four_words_in_a_row_are_what_the_query_says_however_common_they_are() -> None:
     clause = "Never while the old node may still run the pod."
     query = f"{MANY} certificate ingress, old node may still run that pod"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from formulary_catalog.domain.workflows.labels import nearest_usual
+from formulary_catalog.domain.workflows.labels import nearest_dimension, nearest_usual
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,8 @@ def test_a_misspelt_or_shortened_value_means_the_usual_one(dimension: str, value
         ("environment", "pr"),
         ("environment", ""),
         ("environment", "production-eu"),
+        ("environment", "produce"),
+        ("team", "prod"),
         ("environment", "test2"),
         ("severity", "warning"),
         ("priority", "P10"),
@@ -47,3 +49,24 @@ def test_a_misspelt_or_shortened_value_means_the_usual_one(dimension: str, value
 )
 def test_another_value_means_itself(dimension: str, value: str) -> None:
     assert nearest_usual(dimension, value) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("Severty", "severity"),
+        (" business-categroy ", "business_category"),
+        ("signaltype", "signal_type"),
+        ("clusters", "cluster"),
+        ("signal-name", "signal_type"),
+        ("category", ""),
+        ("team", ""),
+        ("", ""),
+    ],
+)
+def test_a_misspelt_name_of_a_label_means_the_nearest_one(name: str, meant: str) -> None:
+    assert nearest_dimension(name) == meant
+
+
+def test_only_the_beginning_of_a_long_name_is_compared() -> None:
+    assert nearest_dimension("severity" + "y" * 1000) == nearest_usual("environment", "x" * 1000) == ""

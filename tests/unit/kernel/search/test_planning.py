@@ -1,11 +1,13 @@
 """What a search demands, once the call, its query and its incident are put together."""
 
+from dataclasses import replace
+
 import pytest
 
 from formulary_catalog.domain.audit.sealing import KeyedDigest
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import SearchRequest, search_request
-from formulary_catalog.domain.workflows.labels import STANDARD_KEYS
+from formulary_catalog.domain.workflows.labels import STANDARD_KEYS, Narrowing
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.kernel.search.planning import SearchPlan, applied_constraints, plan_search
 
@@ -115,11 +117,47 @@ def test_excluded_words_are_compared_in_one_form_and_once() -> None:
     assert plan.notes == ("exclude_keywords entry '--' holds no word and excludes nothing",)
 
 
+def test_what_a_search_is_narrowed_to_is_kept_with_its_keywords_in_one_form() -> None:
+    asked = search_request(query="x", action_type="Restart", namespace="shop", keywords=["Roll-Back", "--"])
+
+    plan = _plan(asked)
+
+    assert plan.narrowing == Narrowing(action_type="Restart", namespace="shop", keywords=(" roll back ",))
+    assert plan.notes == ("keywords entry '--' holds no word",)
+
+
+def test_what_the_call_detected_is_added_to_what_the_incident_knows_which_wins() -> None:
+    detected = {"gitOpsTool": "flux", "helmManaged": "true"}
+
+    plan = _plan(search_request(query="x", detected_labels=detected), context=INCIDENT)
+
+    assert plan.constraints.detected == {"gitOpsTool": "argocd", "helmManaged": "true"}
+
+
+def test_the_answer_passes_on_what_there_is_to_note_of_the_incident() -> None:
+    plan = _plan(search_request(query="x"), context=replace(INCIDENT, note="its target is gone"))
+
+    assert plan.notes == ("its target is gone",)
+
+
+def test_each_problem_of_a_pasted_query_is_searched_for_under_the_same_constraints() -> None:
+    query = "alertname=NodeDown severity=high\nalertname=DiskFull severity=low"
+
+    first, second = _plan(search_request(query=query, labels={"cluster": ["eu"]})).by_problem()
+
+    assert [first.parsed.signal, second.parsed.signal] == ["NodeDown", "DiskFull"]
+    assert "disk" in [term.word for term in second.terms]
+    assert "disk" not in [term.word for term in first.terms]
+    assert first.constraints == second.constraints
+    assert second.by_problem() == [second]
+
+
 def test_what_was_applied_is_told_by_where_it_came_from_and_custom_labels_only_as_digests() -> None:
     request = search_request(
         query="OOMKilled critical",
         labels={"priority": ["p3"], "component": ["Pod"], "signal_type": ["OOMKilled"]},
         exclude_keywords=["Delete", "--"],
+        namespace="shop",
     )
     plan = _plan(request, context=INCIDENT, strict="team")
 
@@ -137,6 +175,7 @@ def test_what_was_applied_is_told_by_where_it_came_from_and_custom_labels_only_a
         "incident": {"environment": "Production", "priority": "P0"},
         "detected": {"gitOpsTool": "argocd"},
         "excluded": [" delete "],
+        "narrowed": {"namespace": "shop"},
         "custom_labels": DIGEST.of_labels({"team": frozenset({"payments"})}),
         "strict_keys": DIGEST.of_labels({"team": frozenset()}),
         "inferred": {"severity": "critical"},
