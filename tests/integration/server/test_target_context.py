@@ -299,6 +299,7 @@ async def test_rest_takes_the_target_in_one(url: str) -> None:
 
     assert _names(found.json()) == _names(listed.json()) == {"oom-raise"}
     assert explained.json()["allowed"] is False
+    assert explained.json()["excluded_by"]["reason"].startswith("restarts: the labels of the target say no, the")
     assert (shown.status_code, browsed.status_code) == (404, 200)
 
 

@@ -43,15 +43,20 @@ class Exclusion:
 
 
 def exclusions(
-    workflow: WorkflowLabels, constraints: Constraints, *, imposed: Constraints, reveal_custom: bool
+    workflow: WorkflowLabels,
+    constraints: Constraints,
+    *,
+    imposed: Constraints,
+    reveal_custom: bool,
+    says: str = "the incident says",
 ) -> Iterator[Exclusion]:
     """The label rules that exclude a workflow, in the order in which they are checked; none if it is allowed.
 
-    `imposed` are those of the constraints that the incident demands. `reveal_custom`: whether keys and values of custom
-    labels may be said.
+    `imposed` are those of the constraints that the incident demands, in reasons as `says` has it. `reveal_custom`:
+    whether keys and values of custom labels may be said.
     """
-    yield from _by_dimensions(workflow, constraints, imposed=imposed)
-    yield from _by_custom_labels(workflow, constraints, reveal=reveal_custom)
+    yield from _by_dimensions(workflow, constraints, imposed=imposed, says=says)
+    yield from _by_custom_labels(workflow, constraints, reveal=reveal_custom, says=says)
     for key, observed in constraints.detected.items():
         required = workflow.detected.get(key)
         if required is not None and not detected_holds(required=required, observed=observed):
@@ -89,18 +94,22 @@ def unserved(status: str, *, version: str, served: str) -> Exclusion:
     return Exclusion(rule="status", reason=f"version {version} is {status.lower()}{instead}")
 
 
-def _by_dimensions(workflow: WorkflowLabels, constraints: Constraints, *, imposed: Constraints) -> Iterator[Exclusion]:
+def _by_dimensions(
+    workflow: WorkflowLabels, constraints: Constraints, *, imposed: Constraints, says: str
+) -> Iterator[Exclusion]:
     for dimension, wanted in constraints.values.items():
         declared = workflow.values.get(dimension, _NONE)
         if not wanted or dimension_allows(declared=declared, dimension=dimension, wanted=wanted):
             continue
-        asks = "the incident says" if imposed.values.get(dimension) else "the call asks for"
+        asks = says if imposed.values.get(dimension) else "the call asks for"
         must = ", and only workflows that declare it are allowed" if dimension in EXCLUDING_WHEN_ABSENT else ""
         has = _values(declared) if declared else f"nothing{must}"
         yield Exclusion(rule=wire_name(dimension), reason=f"{asks} {_values(wanted)}, the workflow declares {has}")
 
 
-def _by_custom_labels(workflow: WorkflowLabels, constraints: Constraints, *, reveal: bool) -> Iterator[Exclusion]:
+def _by_custom_labels(
+    workflow: WorkflowLabels, constraints: Constraints, *, reveal: bool, says: str
+) -> Iterator[Exclusion]:
     for key, wanted in constraints.custom.items():
         declared, strict = workflow.custom.get(key, _NONE), key in constraints.strict_keys
         if not wanted or custom_allows(declared=declared, wanted=wanted, strict=strict):
@@ -112,7 +121,7 @@ def _by_custom_labels(workflow: WorkflowLabels, constraints: Constraints, *, rev
         has = _values(declared) if declared else "nothing, and this label is strict"
         yield Exclusion(
             rule="custom-label",
-            reason=f"{_shown(key)}: the incident says {_values(wanted)}, the workflow declares {has}",
+            reason=f"{_shown(key)}: {says} {_values(wanted)}, the workflow declares {has}",
         )
 
 

@@ -216,9 +216,7 @@ async def _workloads(manifests: "Manifests", *, settings: "Settings") -> "list[_
 
 
 def _said_of_target(entry: "CatalogEntry", said: "RequestContext | str", settings: "Settings") -> str:
-    if isinstance(said, str):
-        return said
-    return _first_rule(entry, said, settings).replace("the incident says", "its labels say")
+    return said if isinstance(said, str) else _first_rule(entry, said, settings)
 
 
 def _first_rule(entry: "CatalogEntry", context: "RequestContext", settings: "Settings") -> str:
@@ -237,4 +235,5 @@ def _rules(entry: "CatalogEntry", context: "RequestContext", settings: "Settings
     if entry.namespace not in visible:
         yield f"namespace: the workflow is in {entry.namespace}, which is neither shared nor that of the {whose}"
     constraints = constraints_of(context, strict_keys=settings.strict_custom_labels)
-    yield from map(str, exclusions(entry.labels, constraints, imposed=constraints, reveal_custom=True))
+    says = "the incident says" if context.analysis else "its labels say"
+    yield from map(str, exclusions(entry.labels, constraints, imposed=constraints, reveal_custom=True, says=says))

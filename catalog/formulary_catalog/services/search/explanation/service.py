@@ -218,7 +218,9 @@ def _excluded(found: _Found, *, ranking: Ranking) -> list[Exclusion]:
     rules = []
     if stored.status != "Active":
         rules.append(unserved(stored.status, version=stored.version, served=found.served))
-    rules += exclusions(parsed.labels, plan.constraints, imposed=plan.imposed, reveal_custom=ranking.reveal)
+    named = ranking.request.context
+    says = "the labels of the target say" if named.target and not named.names_incident else "the incident says"
+    rules += exclusions(parsed.labels, plan.constraints, imposed=plan.imposed, reveal_custom=ranking.reveal, says=says)
     rules += narrowed_out(
         parsed.labels, plan.narrowing, namespace=stored.namespace, action_type=parsed.workflow.spec.action_type
     )
