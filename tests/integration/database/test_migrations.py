@@ -234,7 +234,8 @@ async def test_an_owner_who_is_no_superuser_can_migrate_and_serve(
 
 async def test_an_unknown_user_or_database_is_named_with_the_way_out(postgres: EmbeddedPostgres) -> None:
     assert "createdb" in await _refusal(postgres.dsn(database="nowhere"))
-    assert "user or password" in await _refusal(postgres.dsn(user="nobody-known"))
+    refused = await _refusal(postgres.dsn(user="nobody-known"))
+    assert "user or password; correct them in --database-url, or await its migration" in refused
 
 
 UNREACHABLE = f"postgresql://user:{PASSWORD}@127.0.0.1:1/formulary"

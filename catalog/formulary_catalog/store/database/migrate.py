@@ -211,7 +211,9 @@ def connection_failure(error: Exception, *, dsn: str) -> FormularyError:
     """Why no connection could be made, with the way out."""
     where = describe(dsn)
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
-        return StartupError(f"{where} refuses the user or password; correct them in --database-url")
+        return StartupError(
+            f"{where} refuses the user or password; correct them in --database-url, or await its migration"
+        )
     if isinstance(error, asyncpg.InvalidCatalogNameError):
         return StartupError(f"{where} does not exist; create it (createdb) or correct --database-url")
     if isinstance(error, asyncpg.InsufficientPrivilegeError | asyncpg.InvalidParameterValueError):
