@@ -11,18 +11,19 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 from agents.arms import Arm, Index, Offer, Tokens, boosted, flat_tools, in_prompt, told
 from agents.choosers import words
-from agents.questions import FURTHER, TEAMS, Case, Demand, Incident, Question
-from agents.remedies import Remedy, catalog
+from agents.questions import FURTHER, Case, Demand, Incident, Question
+from agents.remedies import TEAMS, Remedy, catalog
 from agents.scores import BELIEVED
 from agents.servers import formulary, vector_server
 from agents.truth import allowed
@@ -36,7 +37,7 @@ from peer_servers import CHROMA, QDRANT
 
 SAMPLED_EACH = 4
 STARTER = 118
-_AT_A_TIME = 3
+_AT_A_TIME = 4
 COMPLETED, FAILED, UNFILLED, NOTHING, BROKEN = "completed", "failed", "unfilled", "nothing", "lab failed"
 
 
@@ -106,58 +107,58 @@ def offers(faults: Sequence[Fault], remedies: Sequence[Remedy]) -> Iterator[Offe
                 )
 
 
-def try_all(found: Sequence[Offered], *, node: Node, say: Callable[[str], None]) -> list[Healed]:
+def try_all(found: Sequence[Offered], *, node: Node, say: Callable[[str], None]) -> Iterator[Healed]:
     """Run each remedy of each fault once, the faults beside each other."""
     by_fault = [list(each) for _, each in groupby(found, key=lambda each: each.fault)]
     with ThreadPoolExecutor(max_workers=_AT_A_TIME) as pool:
-        return [each for of in pool.map(lambda of: _try(of, node=node, say=say), by_fault) for each in of]
+        for of in pool.map(lambda of: list(_try(of, node=node, say=say)), by_fault):
+            yield from of
 
 
-def act(remedy: Remedy, fault: Fault, shell: Shell) -> str:
-    """Run the commands of a remedy until one fails, and say how it ended."""
+def _try(of: Sequence[Offered], *, node: Node, say: Callable[[str], None]) -> Iterator[Healed]:
+    (fault,) = read_faults([of[0].fault])
+    remedies = {each.name: each for each in catalog(STARTER)}
+    done = {name: _judged(remedies[name], fault, node=node, say=say) for name in {each.remedy for each in of} - {""}}
+    for each in of:
+        judged = done.get(each.remedy, Judged(state=NOTHING))
+        harmed = judged.touched or (bool(each.demand) and judged.ended)
+        yield Healed(offered=each, run=judged.state, healed=judged.healed, harmed=harmed)
+
+
+def _judged(remedy: Remedy, fault: Fault, *, node: Node, say: Callable[[str], None]) -> Judged:
+    values = _values(remedy, fault)
+    if values is None:
+        return Judged(state=UNFILLED)
+    try:
+        judged = judge_remedy(fault, lambda shell: _run(remedy, values, shell), node=node)
+    except Exception as error:  # of the lab; it must not end the others
+        say(f"{fault.name}: {error}")
+        return Judged(state=BROKEN)
+    say(f"{fault.name}: {remedy.name} {judged}")
+    return judged
+
+
+def _values(remedy: Remedy, fault: Fault) -> dict[str, str] | None:
+    """The values of its parameters; None where an agent could not know one that is required."""
     wanted = remedy.spec["parameters"]
     defaults = {each["name"]: str(each["default"]) for each in wanted if "default" in each}
     values = {**defaults, **fault.parameters(remedy.name, wanted)}
-    if any(each["required"] and each["name"] not in values for each in wanted):
-        return UNFILLED
+    return values if all(each["name"] in values for each in wanted if each["required"]) else None
+
+
+def _run(remedy: Remedy, values: Mapping[str, str], shell: Shell) -> str:
+    """Run its commands until one fails, and say how that ended."""
     exports = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
-    steps = [f"sh -c {shlex.quote(step['command'])}" for step in remedy.spec["steps"]]
     try:
-        shell.run("\n".join([*exports, *steps]))
+        shell.run("\n".join([*exports, *(f"sh -c {shlex.quote(each['command'])}" for each in remedy.spec["steps"])]))
     except RuntimeError:
         return FAILED
     return COMPLETED
 
 
-def _try(of: Sequence[Offered], *, node: Node, say: Callable[[str], None]) -> list[Healed]:
-    (fault,) = read_faults([of[0].fault])
-    remedies = {each.name: each for each in catalog(STARTER)}
-    done = {"": Judged(state=NOTHING)}
-    for name in dict.fromkeys(each.remedy for each in of if each.remedy):
-
-        def run(shell: Shell, remedy: Remedy = remedies[name]) -> str:
-            return act(remedy, fault, shell)
-
-        try:
-            done[name] = judge_remedy(fault, run, node=node)
-        except Exception as error:  # of the lab; it must not end the others
-            done[name] = Judged(state=BROKEN)
-            say(f"{fault.name}: {error}")
-        say(f"{fault.name}: {name} {done[name]}")
-    return [
-        Healed(
-            offered=each,
-            run=done[each.remedy].state,
-            healed=done[each.remedy].healed,
-            harmed=done[each.remedy].touched or (bool(each.demand) and done[each.remedy].ended),
-        )
-        for each in of
-    ]
-
-
 def _incident(fault: Fault, place: int, *, remedies: Sequence[Remedy]) -> Incident:
     demand = Demand(TEAMS[0], fault.environment, FURTHER[0] if place % 2 else ())
-    permitted = {each.name for each in remedies if allowed(each.spec, demand.terms)}
+    permitted = frozenset(each.name for each in remedies if allowed(each.spec, demand.terms))
     case = Case(
         place=place,
         id=f"lab-{fault.name}",
@@ -168,7 +169,7 @@ def _incident(fault: Fault, place: int, *, remedies: Sequence[Remedy]) -> Incide
         right=frozenset(),
         group=fault.kind,
     )
-    return Incident(case=case, kind="lab", demand=demand, right=permitted & {*fault.right})
+    return Incident(case=case, kind="lab", demand=demand, right=permitted & frozenset(fault.right))
 
 
 def _first(offer: Offer, question: Question, remedies: Sequence[Remedy]) -> str:
@@ -193,19 +194,22 @@ def main() -> int:
     if options.offers:
         sys.stdout.writelines(f"{json.dumps(asdict(each))}\n" for each in found)
         return 0
+    done: list[Healed] = []
     try:
-        with start_node(lambda line: print(line, flush=True)) as node:
-            done = try_all(found, node=node, say=lambda line: print(line, flush=True))
+        with start_node(partial(print, flush=True)) as node:
+            for healed in try_all(found, node=node, say=partial(print, flush=True)):
+                done.append(healed)
+                if options.json is not None:  # after each: half of the trials are better than none
+                    options.json.write_text(_written(done), encoding="utf-8")
     except NoNode as error:
         print(error, file=sys.stderr)
         return 1
-    if options.json is not None:
-        rows = [
-            {**asdict(each.offered), "run": each.run, "healed": each.healed, "harmed": each.harmed} for each in done
-        ]
-        result = {"date": datetime.now(UTC).date().isoformat(), "trials": rows}
-        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0
+
+
+def _written(done: Sequence[Healed]) -> str:
+    rows = [{**asdict(each.offered), "run": each.run, "healed": each.healed, "harmed": each.harmed} for each in done]
+    return json.dumps({"date": datetime.now(UTC).date().isoformat(), "trials": rows}, indent=1) + "\n"
 
 
 if __name__ == "__main__":

@@ -8,13 +8,24 @@ from lab.node.node import Node
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
+def _offered(arm: str, remedy: str, *, right: bool = False, forbidden: bool = False) -> Offered:
+    return Offered(
+        fault="quota-pods",
+        curable=True,
+        demand="restarts",
+        arm=arm,
+        remedy=remedy,
+        right=right,
+        forbidden=forbidden,
+    )
+
+
 def test_the_cluster_says_which_first_offer_heals_and_each_is_run_once(node: Node) -> None:
-    fault = {"fault": "quota-pods", "curable": True, "demand": "restarts"}
     offered = [
-        Offered(**fault, arm="B", remedy="workload-undo-last-change", right=False, forbidden=True),
-        Offered(**fault, arm="C", remedy="quota-exceeded-raise", right=True, forbidden=False),
-        Offered(**fault, arm="D", remedy="quota-exceeded-raise", right=True, forbidden=False),
-        Offered(**fault, arm="E", remedy="", right=False, forbidden=False),
+        _offered("B", "workload-undo-last-change", forbidden=True),
+        _offered("C", "quota-exceeded-raise", right=True),
+        _offered("D", "quota-exceeded-raise", right=True),
+        _offered("E", ""),
     ]
     said: list[str] = []
 
