@@ -79,10 +79,10 @@ bench-peers: setup ## Measure ours and other stores on the same catalogs; SIZES=
 	@bash scripts/measure.sh peers benchmarks/bench_peers.py $(if $(SIZES),--sizes $(SIZES))
 	@bash scripts/measure.sh mcp_peers benchmarks/bench_mcp_peers.py
 
-bench-agents: setup ## Measure what agents choose, right or forbidden, by how remedies are offered; no language model: 10 minutes
+bench-agents: setup ## Measure what agents choose, right or forbidden, by how remedies are offered; no language model: 10 minutes, at first 20
 	@bash scripts/measure.sh agents benchmarks/bench_agents.py --page docs/benchmarks/agents.md --questions build/agents-questions.jsonl
 
-bench-agents-lab: setup control-plane ## Run what each arm of FormularyBench offers first on a real node, judge the cluster; 25 minutes: FAULTS="a b"
+bench-agents-lab: setup control-plane ## Run what each arm of FormularyBench offers first on a real node, judge the cluster; 10 minutes: FAULTS="a b"
 	@PYTHONPATH=.:tests $(BIN)/python -m lab.node.programs
 	@PYTHONPATH=.:tests:benchmarks $(BIN)/python -m agents.healing $(FAULTS) --json benchmarks/agents/healed.json
 
