@@ -93,11 +93,10 @@ class _Logins:
         """The credentials as they are now; kopf takes them for new ones unless they were refused too often."""
         before, self._at = self._at, time.monotonic()
         self._refusals = self._refusals + 1 if self._at - before < _LOGIN_HOLDS_SECONDS else 0
-        info = kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
-        if info is None or self._refusals > len(LOGIN_PAUSES):
-            return info
-        if self._refusals:
+        tired = self._refusals > len(LOGIN_PAUSES)
+        if self._refusals and not tired:
             pause = LOGIN_PAUSES[self._refusals - 1]
             _log.warning("watch_refused", reason="the Kubernetes API refuses the credentials", tried_again_in=pause)
             await asyncio.sleep(pause)
-        return replace(info, expiration=datetime.now(UTC) + timedelta(days=365))
+        info = kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+        return info if info is None or tired else replace(info, expiration=datetime.now(UTC) + timedelta(days=365))
