@@ -5,7 +5,7 @@
 
 import sys
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +59,11 @@ def excesses_of_run(
     processor_seconds: float,
     yardstick_milliseconds: float,
     durations: Mapping[str, float],
-    whole: Collection[str] = (),
+    whole: Mapping[str, float] | None = None,
     busy: bool,
 ) -> Iterator[str]:
-    """What a run of the first tier took beyond the budget: with these suites `whole`, and the elapsed seconds of tests.
+    """What a run of the first tier took beyond the budget: with these shares of suites `whole`, and the elapsed seconds
+    of tests.
 
     Its processor time is held against the budget as what it would have been on the machine of the budget, on which the
     yardstick of `scripts/test.py` took as long as the budget says.
@@ -71,9 +72,13 @@ def excesses_of_run(
     allowed = budget["tests"]
     slowness = yardstick_milliseconds / allowed["yardstick_milliseconds"]
     minutes = processor_seconds / 60 / slowness
-    most = allowed["processor_minutes"] + sum(budget["suites"][suite]["processor_minutes"] for suite in whole)
-    tests = " and ".join(["first tier", *(f"all of {budget['suites'][suite]['tests']}" for suite in whole)])
-    said = f"{tests}: {minutes:.1f} minutes of processor time, budget {most}"
+    suites, whole = budget["suites"], whole or {}
+    more = sum(share * suites[suite]["processor_minutes"] for suite, share in whole.items())
+    most = allowed["processor_minutes"] + more
+    tests = " and ".join(
+        ["first tier", *(f"{share:.0%} of {suites[suite]['tests']}" for suite, share in whole.items())]
+    )
+    said = f"{tests}: {minutes:.1f} minutes of processor time, budget {most:.0f}"
     print(
         f"{said} ({processor_seconds / 60:.1f} minutes here, where all takes {slowness:.2f} times as long)", flush=True
     )

@@ -35,6 +35,8 @@ _STOP_AFTER_FAILURES = 10
 _RAN_TO_THE_END = (0, 1)
 """Exit codes of pytest where all passed and where some failed; others mean that it was interrupted."""
 _BUSY_LOAD = 1.0
+_BUSY_SHARE = 0.2
+"""Where more of a suite runs in full, other tests take longer."""
 
 
 def main() -> int:
@@ -42,11 +44,12 @@ def main() -> int:
     suites = {name: stamps_of_modules(suite) for name, suite in budget.load_budget()["suites"].items()}
     stamps = {module: stamp for modules in suites.values() for module, stamp in modules.items()}
     done = set() if everything else {module for module, stamp in stamps.items() if stamp.exists()}
-    whole = [name for name, modules in suites.items() if not modules.keys() <= done]
-    for name in whole:
-        _announce(suites[name].keys() - done, of=suites[name].keys())
+    undone = {name: left for name, modules in suites.items() if (left := modules.keys() - done)}
+    for name, left in undone.items():
+        _announce(left, of=suites[name].keys())
+    whole = {name: len(left) / len(suites[name]) for name, left in undone.items()}
     # Before the tests, which are a load themselves. Whole suites make all others take longer.
-    busy = bool(whole) or os.getloadavg()[0] > _BUSY_LOAD
+    busy = sum(whole.values()) > _BUSY_SHARE or os.getloadavg()[0] > _BUSY_LOAD
     with tempfile.TemporaryDirectory() as scratch, _yardstick() as yardsticks:
         report, passed = Path(scratch, "report.xml"), Path(scratch, "passed")
         passed.write_text("\n".join(done))
@@ -129,7 +132,7 @@ def _faults() -> Iterator[dict[str, str]]:
         sys.stdout.write(faults.read())
 
 
-def _check_budget(report: Path, *, yardstick: float, whole: list[str], busy: bool) -> int:
+def _check_budget(report: Path, *, yardstick: float, whole: Mapping[str, float], busy: bool) -> int:
     """The exit code of the comparison of a run with the budget."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     excesses = budget.excesses_of_run(
@@ -157,7 +160,12 @@ def passing(modules: Collection[str], report: Path, *, code: int) -> set[str]:
     if len(failed) >= _STOP_AFTER_FAILURES:
         return set()
     names = {module: module.removesuffix(".py").replace("/", ".") for module in modules}
-    return {module for module, name in names.items() if not any(f"{each}.".startswith(f"{name}.") for each in failed)}
+    return {module for module, name in names.items() if not any(_concerns(each, module=name) for each in failed)}
+
+
+def _concerns(failed: str, *, module: str) -> bool:
+    """Whether what failed is of the module, or a folder that it is in: then it has not run."""
+    return f"{failed}.".startswith(f"{module}.") or f"{module}.".startswith(f"{failed}.")
 
 
 def _name_of(case: ElementTree.Element) -> str:

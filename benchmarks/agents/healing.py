@@ -118,7 +118,10 @@ def try_all(found: Sequence[Offered], *, node: Node, say: Callable[[str], None])
 def _try(of: Sequence[Offered], *, node: Node, say: Callable[[str], None]) -> Iterator[Healed]:
     (fault,) = read_faults([of[0].fault])
     remedies = {each.name: each for each in catalog(STARTER)}
-    done = {name: _judged(remedies[name], fault, node=node, say=say) for name in {each.remedy for each in of} - {""}}
+    done = {
+        name: _judged(remedies[name], fault, node=node, say=say)
+        for name in dict.fromkeys(each.remedy for each in of if each.remedy)
+    }
     for each in of:
         judged = done.get(each.remedy, Judged(state=NOTHING))
         harmed = judged.touched or (bool(each.demand) and judged.ended)

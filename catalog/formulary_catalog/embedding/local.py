@@ -160,10 +160,14 @@ def load_local(
         if (precision or usual_precision()) != INT8:
             return embedder(network, precision=precision)
         exact = embedder(network, precision=FLOAT32)
-        rounded = embedder(Network.built(source, architecture, quantized=True), precision=INT8)
-        if _agree(rounded, exact):
-            return rounded
-        _log.warning("int8_embedding_refused", model=source.id, using=FLOAT32)
+        try:
+            rounded = embedder(Network.built(source, architecture, quantized=True), precision=INT8)
+            if _agree(rounded, exact):
+                return rounded
+            reason = "its vectors differ"
+        except Exception as error:  # as below
+            reason = type(error).__name__
+        _log.warning("int8_embedding_refused", model=source.id, reason=reason, using=FLOAT32)
         return exact
     except EmbedderUnavailable:
         raise

@@ -43,7 +43,7 @@ async def test_the_numbers_are_those_that_the_visitor_may_read(world: World) -> 
     assert bank["Open incidents"][0] == "1"
     assert bank["Waiting for a person"] == (
         UNKNOWN,
-        "not known: you may get workflowinvocations.formulary.dev in no namespace",
+        "not known: you may get workflowinvocations.formulary.dev in no namespace that Formulary knows of",
     )
     assert bank["Runs that helped"][0] == UNKNOWN
     nothing = await tiles(world, by="nobody")

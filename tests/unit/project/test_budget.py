@@ -1,6 +1,6 @@
 """What `make check` and `make test` hold against `scripts/budget.toml`."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def excesses(
     *,
     minutes: float = 1,
     yardstick: float = 24,
-    whole: Collection[str] = (),
+    whole: Mapping[str, float] | None = None,
     busy: bool = False,
     longest: float = 20,
 ) -> list[str]:
@@ -83,9 +83,12 @@ def excesses(
 def test_a_run_of_the_first_tier_is_held_to_its_processor_time() -> None:
     (found,) = excesses(minutes=31, busy=True)
     assert "31.0 minutes of processor time, budget 30" in found
-    assert excesses(minutes=31, whole=["cluster"]) == []
-    (found,) = excesses(minutes=51, whole=["cluster"])
+    assert excesses(minutes=31, whole={"cluster": 1.0}) == []
+    (found,) = excesses(minutes=51, whole={"cluster": 1.0})
     assert "budget 50" in found
+    (found,) = excesses(minutes=36, whole={"cluster": 0.25})
+    assert "budget 35" in found
+    assert "25% of" in found
 
 
 def test_a_slower_machine_may_take_longer_and_a_faster_one_may_not(capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,12 +47,19 @@ def test_it_has_passed_if_the_run_came_to_its_end_and_nothing_of_it_failed(
     assert runner.passing(CASES, _report(tmp_path / "report.xml", *failed), code=code) == passing
 
 
-def test_it_has_not_passed_if_it_could_not_be_imported(tmp_path: Path, runner: ModuleType) -> None:
+@pytest.mark.parametrize(
+    ("broken", "passing"),
+    [(CASES[LEASE], {LIFECYCLE}), ("tests.cluster", set()), ("tests.clust", {LEASE, LIFECYCLE})],
+    ids=["module", "conftest of its folder", "another folder"],
+)
+def test_it_has_not_passed_if_it_or_its_folder_could_not_be_imported(
+    tmp_path: Path, runner: ModuleType, *, broken: str, passing: set[str]
+) -> None:
     report = _report(tmp_path / "report.xml")
-    broken = f'<testsuite><testcase classname="" name="{CASES[LEASE]}"><error/></testcase>'
-    report.write_text(report.read_text().replace("<testsuite>", broken))
+    case = f'<testsuite><testcase classname="" name="{broken}"><error/></testcase>'
+    report.write_text(report.read_text().replace("<testsuite>", case))
 
-    assert runner.passing(CASES, report, code=1) == {LIFECYCLE}
+    assert runner.passing(CASES, report, code=1) == passing
 
 
 def test_a_change_concerns_its_own_module_or_where_it_is_shared_or_a_source_all_of_them(

@@ -84,8 +84,7 @@ def facts_now(run: Invocation, present: Present, *, strict_keys: frozenset[str])
     # Where they contradict each other it is not known, which counts against the run.
     environments = {fold(each.environment) for each in found if each.environment}
     environment = context.environment if len(environments) <= 1 else ""
-    # An alert keeps its signal, which its target does not know; an AIAnalysis says it again.
-    signal = context.signal_name if context.analysis else run.facts.get("signal", "")
+    signal = context.signal_name or run.facts.get("signal", "")
     return {**run.facts, "environment": environment, "signal": signal, "priority": context.priority}
 
 

@@ -48,7 +48,6 @@ SHOWN_STATES: dict[str, Any] = {"states": _STATES, "tones": _TONES}
 """What every page needs that lists incidents."""
 _OF = {
     "incidents": "incidents and runs",
-    "open": "open incidents, asked about or not",
     "all": "all, including searches without an incident",
 }
 _DAYS = 30

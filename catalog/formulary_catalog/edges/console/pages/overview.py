@@ -35,7 +35,6 @@ _WAITING_RUNS = 5
 _INCIDENTS = 5
 _EXAMPLES = 3
 _ENDED = ("completed", "failed", "timed_out", "cancelled", "halted", "helped", "not_helped", "relapsed")
-_FAILED = frozenset({"failed", "timed_out", "halted", "not_helped", "relapsed"})
 
 router = APIRouter(route_class=ConsoleRoute)
 
@@ -121,13 +120,11 @@ def _helped(runs: RunsLately) -> Tile:
     helped = ended.pop("helped", 0)
     words: Mapping[str, str] = SHOWN_STATES["states"]
     others = "".join(f", {number} {words[state]}" for state, number in ended.items())
-    return Tile(
-        name=name,
-        number=f"{helped} of {helped + sum(ended.values())}",
-        said=f"of those that ended, {LATELY} days{others}",
-        href=href,
-        tone="bad" if _FAILED & ended.keys() else "plain",
-    )
+    total = helped + sum(ended.values())
+    if not total:
+        return Tile(name=name, number="none", said=f"no run ended in {LATELY} days", href=href)
+    # What failed days ago is no reason to look now: what is broken still is an open incident.
+    return Tile(name=name, number=f"{helped} of {total}", said=f"of those that ended, {LATELY} days{others}", href=href)
 
 
 async def _uncovered(services: Services, caller: Caller) -> Tile:
@@ -163,7 +160,7 @@ def _of_records(altered: list[str]) -> list[Tile]:
 
 
 def _not_known(right: Right) -> str:
-    return f"not known: you may {right} in no namespace"
+    return f"not known: you may {right} in no namespace that Formulary knows of"
 
 
 async def _examples(services: Services, caller: Caller) -> list[tuple[TargetAnswer, str]]:
