@@ -108,6 +108,7 @@ class Watcher:
             )
         finally:
             supervising.cancel()
+            self._stop.set()  # kopf waits for it in a thread, for which the end of the loop would wait
 
     async def _supervise(self) -> None:
         """Stop when a stream has ended: kopf goes on without it, such as when its CRD was deleted and created again."""

@@ -107,8 +107,6 @@ async def test_it_goes_on_where_a_good_token_is_refused_for_a_moment(
 async def test_it_ends_where_it_is_refused_for_good_and_says_so_without_a_traceback(
     status: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # A stream that ends between two looks counts as one that has not begun.
-    monkeypatch.setattr(kopf_watch, "_BEGIN_SECONDS", 5.0)
     server, changed = ApiServer(200, status), asyncio.Queue[ObjectKey]()
 
     async with watching(server, changed, home=tmp_path, monkeypatch=monkeypatch) as task, asyncio.timeout(SECONDS):
