@@ -10,8 +10,12 @@ from support.filling import entry
 
 ROOT = Path(__file__).parents[3]
 SKIPPED = {".venv", "build", "dist", ".git", "node_modules"}
+TEMPLATE = ROOT / "benchmarks" / "agents" / "page.md"
+"""Its links are those of docs/benchmarks/agents.md, which is written from it."""
 PAGES = sorted(
-    page.relative_to(ROOT) for page in ROOT.rglob("*.md") if SKIPPED.isdisjoint(page.relative_to(ROOT).parts[:-1])
+    page.relative_to(ROOT)
+    for page in ROOT.rglob("*.md")
+    if SKIPPED.isdisjoint(page.relative_to(ROOT).parts[:-1]) and page != TEMPLATE
 )
 PLACES = (
     ROOT / "catalog" / "formulary_catalog",
