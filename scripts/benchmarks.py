@@ -1,7 +1,7 @@
 """Writes docs/benchmarks.md, its tables and its pictures from what `make benchmarks`, or a part of it, measured.
 
 Each benchmark leaves in build/benchmarks `NAME.txt`, as it was printed, `NAME.json`, the numbers, and `NAME.run`, the
-commit, the date, the processor and how busy the machine was. The tables are the first, in files beside the pictures,
+commit, the date, the processor and how busy the machine was. The tables are the first, in files next to the pictures,
 which are drawn from the numbers; the page leads to both. A section that was not measured again stays as it is, with
 its own commit and date.
 """
@@ -165,7 +165,7 @@ SECTIONS = (
     ),
     Section(
         name="analytics",
-        title="Searches beside heavy SQL",
+        title="Searches during heavy SQL",
         words="Four clients run heavy statements over `insight`, each again as soon as it is answered; server, "
         "PostgreSQL and clients share the processors. A statement is cancelled after 2 s, and rejected while others "
         "run.",
@@ -174,7 +174,7 @@ SECTIONS = (
     Section(name="mcp_peers", title="Other MCP servers", words="Searches of the same documents.", pictures={}),
     Section(
         name="tools",
-        title="The tools of the catalog beside a search",
+        title="The tools of the catalog, next to a search",
         words="The catalog of the sections above, asked over REST by a caller who sees all of it. Goals are relative "
         "to a search with labels, which reads all rows as most of these do.",
         pictures={},

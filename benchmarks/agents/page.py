@@ -25,8 +25,8 @@ _WORDS = {
 _HEADLINE = """\
 With Formulary, {worst:.0%} of the choices were forbidden, for every chooser. With {size:,} workflows offered in another
 way, the first one was forbidden in {low:.0%} to {high:.0%} of the questions. A chooser that reads every label without
-an error never takes a forbidden one. It was right in {ours:.0%} of the questions with Formulary, in {least:.0%} to
-{most:.0%} otherwise."""
+an error never takes a forbidden one. Of the questions with a right remedy that the owners allow, it was right in
+{ours:.0%} with Formulary, in {least:.0%} to {most:.0%} otherwise."""
 _SAMPLED = "The catalog of 5,000 is asked about each third fault."
 _MISSING = " Not measured in this run: {missing}."
 
