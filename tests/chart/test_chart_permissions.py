@@ -1,10 +1,12 @@
 """What the chart allows whom: exactly this, no rule more."""
 
+import re
 from typing import Any
 
 import pytest
 import yaml
 
+from formulary_catalog.domain.console_address import DOCUMENTATION
 from formulary_catalog.domain.targets.reading import BUDGETS
 from formulary_catalog.domain.targets.reference import KINDS
 from formulary_operator.admission.paths import ASKED
@@ -450,6 +452,16 @@ def test_the_notes_say_what_is_on_what_is_off_and_how_an_agent_comes_in() -> Non
     assert "Off: runs." in notes
     assert "asking takes the role formulary-formulary-invoker, which execution.agents gives" in notes
     assert '"url": "http://formulary.formulary.svc:8080/mcp"' in notes
+
+
+def test_notes_and_refusals_name_pages_of_the_documentation_site_that_there_are() -> None:
+    texts = {template["name"]: template["data"] for template in charts.chart().templates}
+    named = {name for text in texts.values() for name in re.findall(r'include "formulary\.page" "([\w-]+)"', text)}
+
+    assert named == {"governance", "install", "invocation"}
+    assert {name for name in named if not (charts.CHART.parents[1] / "docs" / f"{name}.md").is_file()} == set()
+    assert f"execution.mode=approve or auto ({DOCUMENTATION}/docs/invocation.html)" in _notes({})
+    assert [name for name in texts if name.endswith(("NOTES.txt", "guards.yaml")) and ".md" in texts[name]] == []
 
 
 def _notes(values: dict[str, Any], *, upgrade: bool = False) -> str:

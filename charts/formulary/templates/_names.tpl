@@ -148,6 +148,11 @@ labels:
   {{- include "formulary.labels" . | nindent 2 }}
 {{- end -}}
 
+{{/* Where a page of the documentation site is, by its name: who installs from a registry has no docs folder. */}}
+{{- define "formulary.page" -}}
+{{- printf "https://formulary.dev/docs/%s.html" . -}}
+{{- end -}}
+
 {{- define "formulary.url" -}}
 {{- $scheme := .Values.server.tls.enabled | ternary "https" "http" -}}
 {{- printf "%s://%s.%s.svc:%d" $scheme (include "formulary.fullname" .) (include "formulary.namespace" .) (.Values.server.service.port | int64) -}}

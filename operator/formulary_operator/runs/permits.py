@@ -5,6 +5,7 @@ are in `runs/permitting`.
 """
 
 from formulary_catalog.domain.access import Right
+from formulary_catalog.domain.console_address import DOCUMENTATION
 from formulary_catalog.domain.runs.facts import UnknownAuthors, unseen_pods, why_author_refused
 from formulary_catalog.domain.runs.run import Invocation, NewInvocation, Reason
 from formulary_catalog.domain.runs.submission import why_no_run_here
@@ -16,13 +17,7 @@ from formulary_operator.access.identity import Identity
 from formulary_operator.api.names import Json, Resource
 from formulary_operator.engines.config import mapping
 from formulary_operator.kube.client import KubeClient, KubernetesRefused
-from formulary_operator.runs.permitting import (
-    RunPolicy,
-    Thing,
-    things_of,
-    why_not_run,
-    why_not_used,
-)
+from formulary_operator.runs.permitting import RunPolicy, Thing, things_of, why_not_run, why_not_used
 
 
 class NotPermitted(FormularyError):
@@ -120,8 +115,8 @@ class Permits:
 def not_opted_in(namespace: str) -> NotPermitted:
     """Why nothing can be run where the operator has no rights."""
     return NotPermitted(
-        f"namespace {namespace} is not opted in to runs, so the operator has no rights there; add it to "
-        "execution.namespaces of the chart, or have its admin create a RoleBinding (docs/invocation.md)",
+        f"namespace {namespace} is not opted in to runs, so the operator has no rights there; add it to the chart's "
+        f"execution.namespaces, or have its admin create a RoleBinding: {DOCUMENTATION}/docs/invocation.html",
         reason=Reason.NAMESPACE_NOT_OPTED_IN,
     )
 

@@ -155,4 +155,4 @@ def test_where_the_operator_has_no_rights_the_next_step_is_told(
         told = await_phase(cluster, asked.id, "Failed", namespace=namespace)
     assert told["reason"] == "NamespaceNotOptedIn"
     assert "execution.namespaces" in told["message"]
-    assert "docs/invocation.md" in told["message"]
+    assert "/docs/invocation.html" in told["message"]
