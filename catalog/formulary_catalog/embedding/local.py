@@ -167,7 +167,7 @@ def load_local(
             reason = "its vectors differ"
         except Exception as error:  # as below
             reason = type(error).__name__
-        _log.warning("int8_embedding_refused", model=source.id, reason=reason, using=FLOAT32)
+        _log.warning("embedding_int8_refused", model=source.id, reason=reason, using=FLOAT32)
         return exact
     except EmbedderUnavailable:
         raise
