@@ -176,8 +176,11 @@ def install_product(node: Node, *, namespaces: Sequence[str]) -> Iterator[Produc
     _interruptibly(partial(install, timeout=_INSTALL_SECONDS, wait="watcher"))
     await_catalog(node)
     token = node.service_account(AGENTS, AGENT, ttl=24 * 3600)
+    account = f"--serviceaccount={AGENTS}:{AGENT}"
+    # A run that names another namespace, such as one to copy a Secret from, takes the right to get it.
+    node.kubectl("create", "clusterrole", "reads-namespaces", "--verb=get", "--resource=namespaces")
+    node.kubectl("create", "clusterrolebinding", AGENT, "--clusterrole=reads-namespaces", account)
     for namespace in (NAMESPACE, *namespaces):
-        account = f"--serviceaccount={AGENTS}:{AGENT}"
         role = f"--clusterrole={NAMESPACE}-{_RELEASE}-agent"
         node.kubectl("create", "rolebinding", AGENT, role, account, f"--namespace={namespace}")
     with (
