@@ -164,10 +164,10 @@ def load_local(
             rounded = embedder(Network.built(source, architecture, quantized=True), precision=INT8)
             if _agree(rounded, exact):
                 return rounded
-            reason = "its vectors differ"
+            why = "its vectors differ"
         except Exception as error:  # as below
-            reason = type(error).__name__
-        _log.warning("embedding_int8_refused", model=source.id, reason=reason, using=FLOAT32)
+            why = type(error).__name__
+        _log.warning("embedding_int8_refused", model=source.id, reason=why, using=FLOAT32)
         return exact
     except EmbedderUnavailable:
         raise

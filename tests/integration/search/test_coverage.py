@@ -103,9 +103,9 @@ async def test_coverage_of_forty_alerts_is_what_a_person_found(
     answer = await coverage(parts).of_alerts(alerts, caller=LEAD)
     assert len(alerts) == 40
     found = {each.name: (each.state, each.workflow_id) for each in answer.signals}
-    if found[TIED[0]] == ("covered", TIED[1]):  # which is first depends on the processor's arithmetic
-        found[TIED[0]] = TABLE[TIED[0]]
-    assert found == TABLE
+    # Which is first there depends on the processor's arithmetic.
+    tied = found[TIED[0]] == ("covered", TIED[1])
+    assert found == TABLE | ({TIED[0]: ("covered", TIED[1])} if tied else {})
 
 
 @pytest.fixture
