@@ -79,7 +79,7 @@ bench-peers: setup ## Measure ours and other stores on the same catalogs; SIZES=
 	@bash scripts/measure.sh peers benchmarks/bench_peers.py $(if $(SIZES),--sizes $(SIZES))
 	@bash scripts/measure.sh mcp_peers benchmarks/bench_mcp_peers.py
 
-bench-agents: setup ## Measure what agents choose, right or forbidden, by how remedies are offered; no language model: 10 minutes, at first 20
+bench-agents: setup ## Measure what agents choose, right or forbidden, by how remedies are offered; no language model: 5 minutes, at first 15
 	@bash scripts/measure.sh agents benchmarks/bench_agents.py --page docs/benchmarks/agents.md --questions build/agents-questions.jsonl
 
 bench-agents-lab: setup control-plane ## Run what each arm of FormularyBench offers first on a real node, judge the cluster; 10 minutes: FAULTS="a b"
