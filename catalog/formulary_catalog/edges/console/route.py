@@ -23,9 +23,8 @@ from formulary_catalog.errors import FormularyError
 
 SIGN_IN = f"{CONSOLE_PATH}/sign-in"
 SIGN_OUT = f"{CONSOLE_PATH}/sign-out"
-_HALTS_SECONDS = 0.3
-_COUNT_SECONDS = 2.0
-"""Longer than for halts: a number that is missing reads as if nothing waited."""
+_HEAD_SECONDS = 2.0
+"""For what is on each page: without it a page reads as if nothing were halted, or waited."""
 _TITLES = {
     400: "This request is not valid",
     401: "You are not signed in",
@@ -122,7 +121,7 @@ def _own_address(request: Request) -> str:
 async def _halts(request: Request) -> list[Halt]:
     """The halts that hold everywhere, for the head of the page; a page is better without them than not there."""
     try:
-        async with asyncio.timeout(_HALTS_SECONDS):
+        async with asyncio.timeout(_HEAD_SECONDS):
             return await services_of(request).halts.everywhere()
     except (FormularyError, TimeoutError):
         return []
@@ -133,7 +132,7 @@ async def _waiting(request: Request) -> int:
     if visitor_of(request).is_stranger:
         return 0
     try:
-        async with asyncio.timeout(_COUNT_SECONDS):
+        async with asyncio.timeout(_HEAD_SECONDS):
             return await services_of(request).runs.waiting_count(visitor_of(request).caller)
     except (FormularyError, TimeoutError):
         return 0
