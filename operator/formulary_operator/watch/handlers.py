@@ -98,5 +98,6 @@ class _Logins:
             pause = LOGIN_PAUSES[self._refusals - 1]
             _log.warning("watch_refused", reason="the Kubernetes API refuses the credentials", tried_again_in=pause)
             await asyncio.sleep(pause)
+        # After the pause: the token may have been renewed meanwhile.
         info = kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
         return info if info is None or tired else replace(info, expiration=datetime.now(UTC) + timedelta(days=365))

@@ -97,15 +97,15 @@ def test_a_run_for_an_incident_says_nothing_of_a_namespace_that_its_requester_ma
     cluster.apply(*_get("namespaces", namespace=friends), namespace=friends)
     cluster.apply(*_get("aianalyses", group="kubernaut.ai", namespace=ns), namespace=ns)
 
-    def told(name: str, *, source: str) -> str:
+    def failure_of(name: str, *, source: str) -> str:
         values = {"input": {"SOURCE_NAMESPACE": source}, "workflowRef": {"workflowId": "copy"}}
         _ask_as_mallory(cluster, dsn, name, namespace=ns, **values)
         status = await_phase(cluster, name, "Failed", namespace=ns)
         return f"{status['reason']} {status['message']}"
 
-    there, nowhere = told("of-others", source=namespace), told("of-nobody", source="nowhere")
+    there, nowhere = failure_of("of-others", source=namespace), failure_of("of-nobody", source="nowhere")
     assert "may not get namespaces" in there
     assert there.replace(namespace, "nowhere") == nowhere
-    known = told("of-friends", source=friends)
+    known = failure_of("of-friends", source=friends)
     assert known.startswith("Denied")
     assert f"the owners of {friends}/Namespace/{friends} demand now" in known

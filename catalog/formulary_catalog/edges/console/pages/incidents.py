@@ -46,10 +46,7 @@ _TONES = {
 }
 SHOWN_STATES: dict[str, Any] = {"states": _STATES, "tones": _TONES}
 """What every page needs that lists incidents."""
-_OF = {
-    "incidents": "incidents and runs",
-    "all": "all, including searches without an incident",
-}
+_OF = {"incidents": "incidents and runs", "all": "all, including searches without an incident"}
 _DAYS = 30
 _EVENTS = 50
 """Events on one page."""
@@ -68,7 +65,7 @@ _FILES: dict[FileName, str] = {
 class IncidentsShown(TracesArguments):
     """Which are on the page: without what people asked for no incident, unless they want to see that."""
 
-    of: Annotated[Literal["all", "incidents", "open"], OneOf()] = Field(  # type: ignore[assignment]
+    of: Annotated[Literal["all", "incidents", "open"], OneOf()] = Field(  # type: ignore[assignment]  # the page has one more than the list of traces
         "incidents", description="all: what belongs to no incident, too. open: what is not over, asked about or not."
     )
 

@@ -149,14 +149,18 @@ async def _refused(services: Services, caller: Caller) -> list[Tile]:
         found = await services.refused.page(ListingRequest(status=INVALID, limit=1), caller=caller)
     except NotAllowed:
         return []
+    if not found.total:
+        return []
     href, said = f"{CONSOLE_PATH}/catalog?status={INVALID}", "not served; see why"
-    return [Tile(name="Refused objects", number=str(found.total), said=said, href=href, tone="bad")] * bool(found.total)
+    return [Tile(name="Refused objects", number=str(found.total), said=said, href=href, tone="bad")]
 
 
 def _of_records(altered: list[str]) -> list[Tile]:
     """The incidents below whose record is not as it was written, if there are any."""
+    if not altered:
+        return []
     href, said = f"{CONSOLE_PATH}/incidents", "not as recorded; see below"
-    return [Tile(name="Altered records", number=str(len(altered)), said=said, href=href, tone="bad")] * bool(altered)
+    return [Tile(name="Altered records", number=str(len(altered)), said=said, href=href, tone="bad")]
 
 
 def _not_known(right: Right) -> str:
