@@ -23,7 +23,7 @@ demo: ## Install what running needs; one question, two teams, two answers, playe
 	@$(PYTHON) scripts/install.py run
 	@$(BIN)/formulary demo
 
-test: setup check control-plane ## Run the checks and the first tier of tests: 17 minutes on two cores, warm; 23 to 40 where all suites run in full
+test: setup check control-plane ## Run the checks and the first tier of tests: 9 to 17 minutes on two cores, warm; 23 to 40 where all suites run in full
 	@bash scripts/system.sh npm
 	@bash scripts/system.sh chromium
 	@$(BIN)/python scripts/test.py

@@ -81,7 +81,7 @@ def excesses(
 
 
 def test_a_run_of_the_first_tier_is_held_to_its_processor_time() -> None:
-    (found,) = excesses(minutes=31, busy=True)
+    (found,) = excesses(minutes=31)
     assert "31.0 minutes of processor time, budget 30" in found
     assert excesses(minutes=31, whole={"cluster": 1.0}) == []
     (found,) = excesses(minutes=51, whole={"cluster": 1.0})
@@ -89,6 +89,8 @@ def test_a_run_of_the_first_tier_is_held_to_its_processor_time() -> None:
     (found,) = excesses(minutes=36, whole={"cluster": 0.25})
     assert "budget 35" in found
     assert "25% of" in found
+    assert excesses(minutes=37, busy=True) == []
+    assert excesses(minutes=38, busy=True)
 
 
 def test_a_slower_machine_may_take_longer_and_a_faster_one_may_not(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,4 +106,6 @@ def test_a_long_test_exceeds_the_budget_where_nothing_else_keeps_the_machine_bus
     (found,) = excesses(longest=21)
     assert "test_slow: 21 s, budget 20" in found
     assert excesses(longest=21, busy=True) == []
+    assert excesses(longest=29, yardstick=36) == []
+    assert excesses(longest=21, yardstick=12)
     assert "not checked" in capsys.readouterr().out
