@@ -29,6 +29,11 @@ def pasted(evidence: Mapping[str, str]) -> str:
     return "\n\n".join(_shortened(text, most) for text in texts.values())
 
 
+def described(fault: Fault) -> str:
+    """The query that the description of the search tool asks of an agent: signal, severity, and what it concluded."""
+    return f"{fault.signal} {fault.severity}: {fault.root_cause}"
+
+
 def alert_text(fault: Fault) -> str:
     """The alert in the JSON of Alertmanager's webhook, with the labels that scraping adds."""
     labels = {

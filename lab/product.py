@@ -1,9 +1,6 @@
 """Formulary on a node, installed by its chart, and an agent and a person who use it as theirs would."""
 
 import json
-import os
-import re
-import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -232,22 +229,15 @@ def await_catalog(node: Node) -> None:
 
 @contextmanager
 def forwarded(node: Node) -> Iterator[str]:
-    """The address of the server on loopback of this machine."""
-    command = [str(node.kubectl_program), f"--kubeconfig={node.kubeconfig}", f"--namespace={NAMESPACE}"]
-    with subprocess.Popen(
-        [*command, "port-forward", f"service/{_RELEASE}", ":8080"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={"PATH": os.defpath, "HOME": str(node.home)},
-    ) as process:
-        try:
-            assert process.stdout is not None
-            found = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
-            if found is None:
-                raise RuntimeError("kubectl port-forward did not begin")
-            yield f"http://127.0.0.1:{found.group(1)}"
-        finally:
-            process.terminate()
+    """The address of the server on loopback of this machine.
+
+    It leads to a pod. The Service has no endpoint while a fault, such as one of DNS, keeps its pods from being ready.
+    """
+    selector = node.get("service", _RELEASE, f"--namespace={NAMESPACE}")["spec"]["selector"]
+    labels = ",".join(f"{key}={value}" for key, value in selector.items())
+    pods = node.get("pods", f"--namespace={NAMESPACE}", f"--selector={labels}", "--field-selector=status.phase=Running")
+    with node.forwarded(pods["items"][0]["status"]["podIP"], 8080) as address:
+        yield f"http://{address}"
 
 
 def _analysis(fault: Fault) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from lab.product import Hit
 from lab.trial import THRESHOLD, Outcome
 
 _HEAD = (
-    "| fault | right | pasted: first | conf. | root cause: first | conf. | acted on | run | healed | harmed | s |\n"
-    "|---|---|---|---|---|---|---|---|---|---|---|\n"
+    "| fault | right | pasted: first | conf. | root cause: first | conf. | as described: first | conf. "
+    "| run | healed | harmed | s |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|---|\n"
 )
 
 
@@ -32,24 +33,30 @@ def totals(outcomes: Sequence[Outcome]) -> str:
     without = [each for each in tried if not each.fault.right]
     return (
         f"{len(tried)} faults tried, {len(outcomes) - len(tried)} not (the lab failed).\n"
-        f"Found first, as pasted: {_count(each.is_right(each.pasted) for each in with_remedy)} of {len(with_remedy)}; "
-        f"by the root cause: {_count(each.is_right(each.cause) for each in with_remedy)}.\n"
-        f"Right to offer nothing, as pasted: {_count(each.is_right(each.pasted) for each in without)} of "
-        f"{len(without)}; "
-        f"by the root cause: {_count(each.is_right(each.cause) for each in without)}.\n"
+        f"Found first, of {len(with_remedy)}: {_right(with_remedy)}.\n"
+        f"Right to offer nothing, of {len(without)}: {_right(without)}.\n"
         f"Healed: {_count(each.healed for each in with_remedy)} of {len(with_remedy)}. "
         f"Harmed: {_count(each.harmed for each in tried)}. "
         f"A harmful one first: {_count(_is_harmful(each) for each in tried)}.\n"
     )
 
 
+def _right(outcomes: Sequence[Outcome]) -> str:
+    """How many are right in each of the ways to ask."""
+    return (
+        f"{_count(each.is_right(each.pasted) for each in outcomes)} as pasted, "
+        f"{_count(each.is_right(each.cause) for each in outcomes)} by the root cause, "
+        f"{_count(each.is_right(each.described) for each in outcomes)} as described"
+    )
+
+
 def _row(outcome: Outcome) -> str:
     if outcome.problem:
-        return f"| {outcome.fault.name} | | | | | | | {_cell(outcome.problem)} | | | {outcome.seconds:.0f} |"
+        return f"| {outcome.fault.name} | | | | | | | | {_cell(outcome.problem)} | | | {outcome.seconds:.0f} |"
     run = f"{outcome.run.state}: {outcome.run.message}" if outcome.run else ""
     return (
         f"| {outcome.fault.name} | {', '.join(outcome.fault.right) or 'none'} "
-        f"| {_hit(outcome.pasted, outcome)} | {_hit(outcome.cause, outcome)} | {outcome.acted_on or 'none'} "
+        f"| {_hit(outcome.pasted, outcome)} | {_hit(outcome.cause, outcome)} | {_hit(outcome.described, outcome)} "
         f"| {_cell(run)} | {_said(outcome.healed)} | {_said(outcome.harmed)} | {outcome.seconds:.0f} |"
     )
 
@@ -62,7 +69,7 @@ def _hit(hit: Hit | None, outcome: Outcome) -> str:
 def _is_harmful(outcome: Outcome) -> bool:
     return any(
         hit is not None and hit.confidence >= THRESHOLD and hit.workflow in outcome.fault.harmful
-        for hit in (outcome.pasted, outcome.cause)
+        for hit in (outcome.pasted, outcome.cause, outcome.described)
     )
 
 

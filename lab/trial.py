@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.evidence import collect, pasted
+from lab.evidence import collect, described, pasted
 from lab.fault import Fault
 from lab.node.node import Node
 from lab.product import Hit, Product, Run
@@ -35,6 +35,7 @@ class Outcome:
     evidence: dict[str, str] = field(default_factory=dict)
     pasted: Hit | None = None
     cause: Hit | None = None
+    described: Hit | None = None
     acted_on: str = ""
     run: Run | None = None
     healed: bool = False
@@ -71,8 +72,8 @@ def try_fault(fault: Fault, *, node: Node, product: Product) -> Outcome:
         incident = product.report(fault)
         outcome.pasted = _first(product.search(pasted(outcome.evidence), incident=incident))
         outcome.cause = _first(product.search(fault.root_cause, incident=incident))
-        chosen = next((hit for hit in (outcome.pasted, outcome.cause) if hit and hit.confidence >= THRESHOLD), None)
-        if chosen is not None:
+        outcome.described = _first(product.search(described(fault), incident=incident))
+        if (chosen := outcome.described) is not None and chosen.confidence >= THRESHOLD:
             before = shell.output(_STATE_OF_BYSTANDER)
             outcome.acted_on = chosen.workflow
             outcome.run = _act(chosen.workflow, incident=incident, fault=fault, product=product)

@@ -9,12 +9,13 @@ import socket
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 
 from lab.node.addons.install import install_addons
 from lab.node.containers import start_containerd
 from lab.node.keys import write_keys
 from lab.node.kubernetes import start_control_plane, start_kubelet
-from lab.node.network import ADDRESS, API_SERVICE, forward, set_up_network
+from lab.node.network import ADDRESS, API_PORT, API_SERVICE, forward, set_up_network
 from lab.node.processes import Processes, run, succeeds
 from lab.node.programs import find_programs
 
@@ -42,7 +43,7 @@ def main() -> None:
     addons = (*kubectl, "--namespace=kube-system", "wait", "--for=condition=Available", "deployment", "--all")
     processes.wait_until(lambda: succeeds(*addons), what="DNS and metrics", by="kubelet")
     _say("DNS and metrics ready", began)
-    forward(listener)
+    Thread(target=forward, args=(listener,), kwargs={"address": ADDRESS, "port": API_PORT}, daemon=True).start()
     print(READY, flush=True)
     sys.stdin.buffer.read()
 

@@ -1,9 +1,10 @@
-"""The network of a node: a namespace that nothing leaves and nobody enters but through one socket.
+"""The network of a node: a namespace that nothing leaves and nobody enters but through sockets that it is given.
 
 The namespace vanishes with the processes in it, and its ports, bridges and rules of iptables with it.
 """
 
 import socket
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -37,19 +38,15 @@ def set_up_network() -> None:
         Path("/proc/sys/net/bridge/bridge-nf-call-iptables").write_text("1")
 
 
-def forward(listener: socket.socket) -> None:
-    """Pass each connection to the API server, in threads of their own.
+def forward(listener: socket.socket, *, address: str, port: int) -> None:
+    """Pass each connection to an address in the namespace of this process, in threads of their own. Does not return.
 
-    The listener was made outside, so whoever is outside reaches it; what it passes on leaves from in here.
+    The listener was made outside, where clients are. What it passes on leaves from in here.
     """
-    threading.Thread(target=_accept, args=(listener,), daemon=True).start()
-
-
-def _accept(listener: socket.socket) -> None:
     while True:
         outside, _ = listener.accept()
         try:
-            inside = socket.create_connection((ADDRESS, API_PORT))
+            inside = socket.create_connection((address, port))
         except OSError:
             outside.close()
             continue
@@ -69,3 +66,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 def _name_servers() -> list[str]:
     lines = Path("/etc/resolv.conf").read_text().splitlines()
     return [line.split()[1] for line in lines if line.startswith("nameserver ")]
+
+
+if __name__ == "__main__":  # LISTENER ADDRESS PORT, in the namespace of a node
+    forward(socket.socket(fileno=int(sys.argv[1])), address=sys.argv[2], port=int(sys.argv[3]))

@@ -44,6 +44,25 @@ class Node(Cluster):
         done = subprocess.run([*inside, *command], input=input, capture_output=True, text=True, check=True)
         return done.stdout
 
+    @contextmanager
+    def forwarded(self, address: str, port: int) -> Iterator[str]:
+        """Host and port on loopback of this machine that lead to an address in the network of the node.
+
+        Unlike `kubectl port-forward` it needs no kubelet, which some faults stop.
+        """
+        pid = (self.home / PID_FILE).read_text()
+        # It ends with its owner: what stays in a namespace keeps that alive.
+        inside = ["setpriv", "--pdeathsig", "KILL", "nsenter", f"--target={pid}", "--net"]
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            relay = [sys.executable, "-m", "lab.node.network", str(listener.fileno()), address, str(port)]
+            process = subprocess.Popen([*inside, *relay], pass_fds=(listener.fileno(),), cwd=ROOT)
+            host, local = listener.getsockname()
+        try:
+            yield f"{host}:{local}"
+        finally:
+            process.terminate()
+            process.wait()
+
 
 @contextmanager
 def start_node(say: Callable[[str], None] = lambda line: None) -> Iterator[Node]:
