@@ -27,23 +27,17 @@ from formulary_catalog.edges.console import router as console
 from formulary_catalog.edges.console.route import error_page
 from formulary_catalog.edges.console.sessions import Sessions
 from formulary_catalog.edges.console.visitor import Door
-from formulary_catalog.edges.http import probes
 from formulary_catalog.edges.http.authentication import Anybody, Counted, Identification
 from formulary_catalog.edges.http.concurrency import Admission
+from formulary_catalog.edges.http.health import AlertStates, CatalogSize
+from formulary_catalog.edges.http.health import router as probes
 from formulary_catalog.edges.http.middleware import LOOPBACK_NAMES, MAX_BODY_BYTES, Edge, HostRule
 from formulary_catalog.edges.http.protected_resource import ProtectedResource
 from formulary_catalog.edges.http.senders import Senders
 from formulary_catalog.edges.http.trusted_proxy import TrustedProxy
 from formulary_catalog.edges.mcp.server import mcp_server
 from formulary_catalog.edges.mcp.toolsets import AddressChecked
-from formulary_catalog.edges.rest import (
-    alerts,
-    health,
-    invocations,
-    operation_routes,
-    ruling,
-    workflows,
-)
+from formulary_catalog.edges.rest import alerts, invocations, routes, ruling
 from formulary_catalog.edges.rest.calls import PREFIX, tagged
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.operations.services import Services
@@ -55,14 +49,14 @@ from formulary_catalog.store.runs.input_keys import input_keys
 OPENAPI_PATH = f"{PREFIX}/openapi.json"
 _UNCHANGED = "The answer still has the ETag of If-None-Match."
 _ROUTERS = (
-    operation_routes.router,
-    workflows.router,
+    routes.router,
+    routes.search_router,
     alerts.router,
-    health.router,
+    routes.health_router,
     ruling.router,
     invocations.router,
     invocations.rpc_router,
-    probes.router,
+    probes,
     console.router,
 )
 _NO_PATH = f"there is nothing at this path; the API is described at {OPENAPI_PATH}"
@@ -98,7 +92,7 @@ def create_app(
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
 
-    alert_states = probes.AlertStates(services.coverage)
+    alert_states = AlertStates(services.coverage)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -110,7 +104,7 @@ def create_app(
 
     app = _api(lifespan=lifespan)
     app.state.services, app.state.readiness, app.state.metrics = services, readiness, parts.metrics
-    app.state.catalog_size = probes.CatalogSize(parts.workflows)
+    app.state.catalog_size = CatalogSize(parts.workflows)
     app.state.alert_states = alert_states
     app.state.alerts = AlertReceiving(
         parts.database,

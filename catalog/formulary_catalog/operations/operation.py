@@ -1,7 +1,7 @@
 """An operation: one question of callers, said once for MCP, REST and what commands read (DESIGN section 2).
 
 The other modules of this package list the operations of a subject. `edges.mcp.tools` lists their tools,
-`edges.rest.operation_routes` makes their routes and OpenAPI. Commands ask them over HTTP, or the services of a
+`edges.rest.routes` makes their routes and OpenAPI. Commands ask them over HTTP, or the services of a
 database of their own (`edges.cli.catalog.catalogs`).
 """
 

@@ -1,16 +1,18 @@
 """Searching: the search itself, one workflow in full, the choice, and why a workflow was in an answer or not.
 
-The route of the search is `edges.rest.workflows`: programs may say more of a search than a model.
+The route of the search is `edges.rest.routes`: programs may say more of a search than a model.
 """
+
+from collections.abc import Mapping
 
 from formulary_catalog.domain.answers.catalog import SearchAnswer, SelectionReceipt, WorkflowDetails
 from formulary_catalog.domain.answers.shortening import fit
 from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
+from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.operations.arguments.catalog import DetailsArguments, SearchArguments, SelectionArguments
 from formulary_catalog.operations.arguments.reading import ExplainArguments, RecordedArguments
-from formulary_catalog.operations.arguments.target import WHOLE
+from formulary_catalog.operations.arguments.target import WHOLE, with_target
 from formulary_catalog.operations.operation import Call, Operation, Route, Tool, as_it_is
-from formulary_catalog.operations.searching import search_request_of
 from formulary_catalog.operations.workflows import WORKFLOW_ID
 from formulary_catalog.settings import Toolset
 
@@ -140,3 +142,34 @@ RECORDED = Operation(
 )
 
 OPERATIONS = (SEARCH, DETAILS, SELECTION, EXPLAIN, RECORDED)
+
+
+def search_request_of(
+    arguments: SearchArguments | ExplainArguments,
+    *,
+    context: ContextReference,
+    max_bytes: int | None = None,
+    embedding: tuple[float, ...] | None = None,
+    custom_labels: Mapping[str, tuple[str, ...]] | None = None,
+    detected_labels: Mapping[str, str] | None = None,
+) -> SearchRequest:
+    """The search that checked arguments ask for.
+
+    Raises:
+        InvalidInput: a bound of DESIGN section 7 is broken.
+    """
+    return search_request(
+        query=arguments.query,
+        labels=arguments.labels,
+        exclude_keywords=arguments.exclude_keywords,
+        action_type=arguments.action_type,
+        namespace=arguments.namespace,
+        keywords=arguments.keywords,
+        min_confidence=arguments.min_confidence,
+        top_k=arguments.top_k,
+        max_bytes=max_bytes,
+        embedding=embedding,
+        custom_labels=custom_labels,
+        detected_labels=detected_labels,
+        context=with_target(context, arguments),
+    )

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from formulary_catalog.edges.app import create_app
 from formulary_catalog.edges.calls.readiness import Readiness
-from formulary_catalog.edges.http import middleware, probes
+from formulary_catalog.edges.http import health, middleware
 from formulary_catalog.edges.http.concurrency import Admission
 from formulary_catalog.edges.http.middleware import MAX_BODY_BYTES, PROBES, Edge, HostRule
 from formulary_catalog.embedding import Embedder
@@ -205,7 +205,7 @@ async def test_any_number_of_scrapes_counts_the_catalog_once(
     async with serving(parts) as url, httpx2.AsyncClient(base_url=url) as http:
         scraped = await asyncio.gather(*(http.get("/metrics") for _ in range(40)))
         again = await http.get("/metrics")
-        monkeypatch.setattr(probes, "_COUNTED_FOR_SECONDS", -1.0)
+        monkeypatch.setattr(health, "_COUNTED_FOR_SECONDS", -1.0)
         later = await http.get("/metrics")
 
     assert all('formulary_catalog_workflows{status="Active"} 1.0' in response.text for response in (*scraped, again))

@@ -7,7 +7,7 @@ import pytest
 from formulary_catalog.domain.coverage.alerts import AT_ONCE, MAX_SUMMARY, Alert
 from formulary_catalog.edges.rest.openapi import body_schema
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.operations.arguments.coverage import AlertsArguments
+from formulary_catalog.operations.coverage import AlertsArguments
 
 
 def read(*alerts: Any) -> list[Alert]:

@@ -12,8 +12,8 @@ from formulary_catalog.errors import InvalidInput
 from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.operations.arguments.browsing import ListArguments, RelatedArguments, SectionArguments
 from formulary_catalog.operations.arguments.input_schema import input_schema
-from formulary_catalog.operations.arguments.knowledge import DocumentSearchArguments
 from formulary_catalog.operations.arguments.reading import InvocationsArguments, TracesArguments
+from formulary_catalog.operations.knowledge import DocumentSearchArguments
 
 OF_WORKFLOW = {"workflow_id": "w"}
 OF_ENTITY = {"entity": "w"}

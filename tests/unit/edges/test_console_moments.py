@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from formulary_catalog.edges.console.moments import exact, instant, relative
+from formulary_catalog.edges.console.templating import exact, instant, relative
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -24,7 +24,7 @@ from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.operations.arguments.browsing import ListArguments, NameArguments, RelatedArguments
 from formulary_catalog.operations.arguments.catalog import SearchArguments
 from formulary_catalog.operations.arguments.reading import ExplainArguments
-from formulary_catalog.operations.searching import search_request_of
+from formulary_catalog.operations.search import search_request_of
 
 blanks = st.sampled_from(["", " ", "\t\n"])
 label_values = st.text(

@@ -11,7 +11,7 @@ from formulary_catalog.errors import InvalidInput
 from formulary_catalog.operations.arguments.base import Arguments, without_nulls
 from formulary_catalog.operations.arguments.catalog import DetailsArguments, SearchArguments, SelectionArguments
 from formulary_catalog.operations.arguments.input_schema import input_schema
-from formulary_catalog.operations.arguments.run import RpcRunArguments, RunArguments
+from formulary_catalog.operations.runs import RpcRunArguments, RunArguments
 from formulary_catalog.settings import LabelSpelling, Toolset
 
 

@@ -12,8 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from formulary_catalog.edges.calls.error_replies import SECURITY_HEADERS
-from formulary_catalog.edges.console.cookies import SESSION_COOKIE, VISIT_COOKIE, forget_cookie, set_cookie
-from formulary_catalog.edges.console.sessions import SESSION_SECONDS
+from formulary_catalog.edges.console.sessions import (
+    SESSION_COOKIE,
+    SESSION_SECONDS,
+    VISIT_COOKIE,
+    forget_cookie,
+    set_cookie,
+)
 from formulary_catalog.edges.console.visitor import visitor_of
 from formulary_catalog.edges.http.middleware import MAX_TRIED_BYTES
 from formulary_catalog.errors import NotAllowed

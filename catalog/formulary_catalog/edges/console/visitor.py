@@ -20,8 +20,7 @@ from formulary_catalog.domain.access import Access, Caller, Right
 from formulary_catalog.domain.console_address import CONSOLE_PATH, FAVICON_PATH
 from formulary_catalog.edges.calls.caller import caller_of
 from formulary_catalog.edges.calls.failures import Failure, failure_of
-from formulary_catalog.edges.console.cookies import SESSION_COOKIE, VISIT_COOKIE, cookie_of
-from formulary_catalog.edges.console.sessions import Sessions
+from formulary_catalog.edges.console.sessions import SESSION_COOKIE, VISIT_COOKIE, Sessions, cookie_of
 from formulary_catalog.edges.http.authentication import Identification, Refusal
 from formulary_catalog.edges.http.trusted_proxy import TrustedProxy
 from formulary_catalog.errors import Unavailable

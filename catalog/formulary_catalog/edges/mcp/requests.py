@@ -1,6 +1,6 @@
 """What every request of the protocol has in common: services that may still open, its caller, its incident.
 
-`edges.mcp.server` checks calls of tools with it, `edges.mcp.resource_handlers` those of resources and prompts. Both
+`edges.mcp.server` checks calls of tools with it, `edges.mcp.resources` those of resources and prompts. Both
 wait for the catalog, and refuse and record in the same way.
 """
 

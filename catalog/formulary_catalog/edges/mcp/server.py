@@ -30,10 +30,9 @@ from formulary_catalog.domain.answers.shortening import Json, compact
 from formulary_catalog.edges.calls.failures import failure_of, within_deadline
 from formulary_catalog.edges.calls.opening import Opening
 from formulary_catalog.edges.calls.readiness import Readiness
-from formulary_catalog.edges.mcp.instructions import Instructing
-from formulary_catalog.edges.mcp.prompts import REMEDIATE, prompt
+from formulary_catalog.edges.mcp.instructions import REMEDIATE, Instructing, prompt
 from formulary_catalog.edges.mcp.requests import CallerOf, McpContext, McpRequests
-from formulary_catalog.edges.mcp.resource_handlers import ResourceHandlers
+from formulary_catalog.edges.mcp.resources import ResourceHandlers
 from formulary_catalog.edges.mcp.skills import EXTENSION, GetSkillParams, ListSkillsParams
 from formulary_catalog.edges.mcp.tools import CatalogTool, ListedOnce, answered_names, tools_of
 from formulary_catalog.edges.mcp.toolsets import ChosenToolsets

@@ -5,10 +5,11 @@ decided in the same way for all callers. Calls may wait for a run, so their dead
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import structlog
 from fastapi import APIRouter, Path, Request, Response
+from pydantic import BaseModel, Field
 
 from formulary_catalog.domain.answers.catalog import InvocationAnswer
 from formulary_catalog.domain.governance.decision import ApprovalDecision
@@ -26,20 +27,22 @@ from formulary_catalog.edges.rest.calls import (
     unless_json,
 )
 from formulary_catalog.edges.rest.jsonrpc import RpcRefused, read_call, rpc_failure, rpc_refusal, rpc_result
-from formulary_catalog.edges.rest.openapi import error_responses
-from formulary_catalog.edges.rest.openapi_invocations import (
-    APPROVAL_OPERATION,
-    INVOKE_OPERATION,
-    INVOKE_RESPONSES,
-    STATUS_OPERATION,
-    RpcAnswer,
-)
+from formulary_catalog.edges.rest.openapi import body_schema, error_responses, meaning, operation, query_parameters
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.operations.arguments.base import without_nulls
-from formulary_catalog.operations.arguments.run import ApprovalArguments, RpcRunArguments, StatusArguments
-from formulary_catalog.operations.runs import INVOKE, STATUS, WAITING_CALL_SECONDS
+from formulary_catalog.operations.arguments.input_schema import Schema
+from formulary_catalog.operations.runs import (
+    INPUT_EXAMPLE,
+    INVOKE,
+    STATUS,
+    WAITING_CALL_SECONDS,
+    ApprovalArguments,
+    RpcRunArguments,
+    StatusArguments,
+)
 from formulary_catalog.services.runs.request import InvocationRequest
 
+_RpcId = str | int | float | None
 METHODS = frozenset({"invoke_workflow", "workflow.invoke"})
 _STATUS_PATH = "/api/v1/invocations/{invocation_id}"
 _OLDER_STATUS_PATH = "/api/workflow/status/{invocation_id}"
@@ -47,6 +50,80 @@ _OLDER_STATUS_PATH = "/api/workflow/status/{invocation_id}"
 _log = structlog.get_logger(__name__)
 
 _InvocationId = Annotated[str, Path(description="`invocation_id` of an answer.")]
+
+
+class RpcAnswer(BaseModel):
+    """A JSON-RPC 2.0 answer."""
+
+    jsonrpc: Literal["2.0"]
+    id: _RpcId
+    result: InvocationAnswer
+
+
+class RpcErrorDetail(BaseModel):
+    """What went wrong. `data` has `retry`; `problems` of the input; `invocation_id`, `decision` and the like."""
+
+    code: int = Field(examples=[-32002])
+    message: str
+    data: dict[str, Any]
+
+
+class RpcErrorAnswer(BaseModel):
+    """A JSON-RPC 2.0 error."""
+
+    jsonrpc: Literal["2.0"]
+    id: _RpcId
+    error: RpcErrorDetail
+
+
+_STATUSES = {
+    400: "-32002: the input breaks a rule, each one in data.problems; or the body is no JSON-RPC request.",
+    401: "-32000: no bearer token, or an invalid one.",
+    403: "-32000: the caller lacks a right; -32003: the rules forbid the run, data.decision says which.",
+    404: "-32001: no workflow of that name is allowed here; -32601: another method.",
+    408: "-32004: the run took longer than it may.",
+    429: "-32003: the caller has as many runs as it may have; Retry-After says when to come back.",
+    500: "-32003: the run failed, or nothing here runs workflows.",
+}
+INVOKE_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": RpcErrorAnswer, "description": _STATUSES.get(status) or meaning(status)}
+    for status in (400, 401, 403, 404, 408, 413, 415, 421, 429, 500, 503)
+}
+
+
+def _invoke_body() -> Schema:
+    rpc_id = {"type": ["string", "number", "null"]}
+    method = {"type": "string", "enum": ["invoke_workflow", "workflow.invoke"]}
+    return {
+        "type": "object",
+        "properties": {
+            "jsonrpc": {"const": "2.0"},
+            "id": rpc_id,
+            "method": method,
+            "params": body_schema(RpcRunArguments),
+        },
+        "required": ["jsonrpc", "method", "params"],
+    }
+
+
+STATUS_OPERATION = operation(query=query_parameters(StatusArguments, in_path=("invocation_id",)))
+INVOKE_OPERATION = operation(
+    body=_invoke_body(),
+    example={
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "invoke_workflow",
+        "params": {
+            "workflow_id": "oom-raise-memory-limit",
+            "input": INPUT_EXAMPLE,
+            "options": {"timeoutMs": 30000, "idempotencyKey": "checkout-oom-1", "dryRun": True},
+        },
+    },
+)
+APPROVAL_OPERATION = operation(
+    body=body_schema(ApprovalArguments),
+    example={"decision": "Approve", "reason": "Checked with the team that owns it."},
+)
 
 
 class _Patient(Guarded):

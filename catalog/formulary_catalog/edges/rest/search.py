@@ -28,7 +28,7 @@ from formulary_catalog.operations.arguments.catalog import (
     list_schema,
 )
 from formulary_catalog.operations.arguments.refusals import broken
-from formulary_catalog.operations.searching import search_request_of
+from formulary_catalog.operations.search import search_request_of
 
 EMBEDDING_DIMENSIONS = 384
 MAX_CUSTOM_KEYS = 50

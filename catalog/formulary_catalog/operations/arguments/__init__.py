@@ -1,1 +1,1 @@
-"""The arguments of tools and endpoints, a module a subject."""
+"""Arguments of tools and endpoints that several subjects or edges share."""

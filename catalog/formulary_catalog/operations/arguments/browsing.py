@@ -20,11 +20,10 @@ from formulary_catalog.domain.workflows.requests import (
     RiskLevel,
 )
 from formulary_catalog.domain.workflows.sections import SECTIONS
-from formulary_catalog.operations.arguments.base import Arguments
+from formulary_catalog.operations.arguments.base import Arguments, Label, Name, OneOf, choice
 from formulary_catalog.operations.arguments.catalog import Words
 from formulary_catalog.operations.arguments.refusals import broken
 from formulary_catalog.operations.arguments.target import Targeted
-from formulary_catalog.operations.arguments.texts import Label, Name, OneOf, choice
 
 MAX_PAGE = 1000
 MAX_OFFSET = 1_000_000

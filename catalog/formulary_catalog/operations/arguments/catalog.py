@@ -29,10 +29,9 @@ from formulary_catalog.domain.search.request import (
 )
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, LABEL_DIMENSIONS, Dimension, fold_all, wire_name
-from formulary_catalog.operations.arguments.base import Arguments, Unquoted
+from formulary_catalog.operations.arguments.base import Arguments, Label, Unquoted, without_hidden
 from formulary_catalog.operations.arguments.refusals import broken
 from formulary_catalog.operations.arguments.target import Targeted
-from formulary_catalog.operations.arguments.texts import Label, without_hidden
 
 MAX_KEYWORDS_LENGTH = 1000
 CLUSTER = "label_cluster"

@@ -9,12 +9,11 @@ from formulary_catalog.domain.runs.run import OUTCOMES, Phase
 from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.workflows.requests import MAX_NAME_LENGTH
-from formulary_catalog.operations.arguments.base import Arguments, Flag
+from formulary_catalog.operations.arguments.base import Arguments, Flag, OneOf
 from formulary_catalog.operations.arguments.browsing import Namespace, WorkflowId
 from formulary_catalog.operations.arguments.catalog import Labels, SearchFields, SearchId, labelled
 from formulary_catalog.operations.arguments.refusals import broken
 from formulary_catalog.operations.arguments.target import Targeted
-from formulary_catalog.operations.arguments.texts import OneOf
 
 MAX_PAGE = 200
 DEFAULT_PAGE = 50

@@ -11,8 +11,7 @@ from pydantic import Field
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.targets.reference import FORM, TargetReference, parse_target, target_reference
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.operations.arguments.base import Arguments
-from formulary_catalog.operations.arguments.texts import Label
+from formulary_catalog.operations.arguments.base import Arguments, Label
 
 WHOLE = "target"
 """The argument that people and programs give; models get the parts listed."""

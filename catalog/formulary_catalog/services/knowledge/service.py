@@ -79,7 +79,7 @@ class KnowledgeService:
     """Finds and reads documents.
 
     All methods raise `ContextError` and `NotAllowed` as a search does, and `Unavailable` for a database that does not
-    answer. What they are asked is within the bounds of `operations/arguments/knowledge` for every caller.
+    answer. What they are asked is within the bounds of `operations/knowledge` for every caller.
     `browsing` as in `Visibility.of`. `max_bytes` is what the answer may take as JSON.
     """
 

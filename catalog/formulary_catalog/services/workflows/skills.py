@@ -1,6 +1,6 @@
 """The skills of a call: the guide to the tools, and the workflows that its incident allows and its signal asks for.
 
-`edges/mcp/resource_handlers` calls it for the applications of agents, which need no incident but see no more than
+`edges/mcp/resources` calls it for the applications of agents, which need no incident but see no more than
 agents do: nothing here is browsing by a person. A skill is read under the same rules as the details of its workflow,
 and leaves their event in the trail; a listing leaves one event for all of them.
 """

@@ -17,7 +17,7 @@ from formulary_catalog.domain.answers.answer_size import (
 )
 from formulary_catalog.domain.answers.catalog import SearchAnswer, WorkflowDetails, WorkflowHit
 from formulary_catalog.domain.answers.shortening import fit, size
-from formulary_catalog.edges.mcp.schemas import output_schema
+from formulary_catalog.edges.mcp.tools import output_schema
 
 VALID_SEARCH = jsonschema.Draft202012Validator(output_schema(SearchAnswer))
 VALID_DETAILS = jsonschema.Draft202012Validator(output_schema(WorkflowDetails))

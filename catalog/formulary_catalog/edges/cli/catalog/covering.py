@@ -87,8 +87,7 @@ def coverage_command(
 async def _coverage(catalog: "Catalog", alerts: "Sequence[Alert]") -> "CoverageAnswer":
     from formulary_catalog.domain.coverage.alerts import portions
     from formulary_catalog.domain.coverage.states import joined
-    from formulary_catalog.operations.arguments.coverage import MAX_LINES
-    from formulary_catalog.operations.coverage import ALERTS, COVERAGE
+    from formulary_catalog.operations.coverage import ALERTS, COVERAGE, MAX_LINES
 
     if alerts:
         sent = [[alert.as_json() for alert in some] for some in portions(alerts)]

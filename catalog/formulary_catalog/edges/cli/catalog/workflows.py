@@ -60,7 +60,7 @@ def search_command(
     from formulary_catalog.domain.search.request import ContextReference
     from formulary_catalog.edges.cli.catalog.rendering import show_search
     from formulary_catalog.edges.rest.search import SearchBody
-    from formulary_catalog.operations.searching import search_request_of
+    from formulary_catalog.operations.search import search_request_of
     from formulary_catalog.runtime.terminal import Page
 
     asked = SearchBody.read(

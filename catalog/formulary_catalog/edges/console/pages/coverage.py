@@ -24,8 +24,7 @@ from formulary_catalog.edges.http.middleware import MAX_BODY_BYTES
 from formulary_catalog.edges.rest.calls import services_of
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.loading.rule_files import alerts_in_text, ignored_in_text
-from formulary_catalog.operations.arguments.coverage import MAX_LINES, LinesArguments
-from formulary_catalog.operations.coverage import COVERAGE, DUPLICATES, STALE
+from formulary_catalog.operations.coverage import COVERAGE, DUPLICATES, MAX_LINES, STALE, LinesArguments
 
 VIEWS = {"": "Signals and queries", "/stale": "Stale workflows", "/duplicates": "Duplicates"}
 """The views by the end of their paths."""

@@ -4,6 +4,9 @@ The story is the one of `formulary trace show`, the files are those of `formular
 visitor's own rights allow.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
@@ -12,23 +15,23 @@ from pydantic import Field
 from starlette.responses import RedirectResponse
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.audit.chain import OWN_TRACE
+from formulary_catalog.domain.audit.chain import OWN_TRACE, TRIAL
 from formulary_catalog.domain.audit.export import FileName, directory_name
+from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.wording import spell_duration
-from formulary_catalog.domain.console_address import CONSOLE_PATH, incident_address
-from formulary_catalog.domain.reading import IncidentAnswer, TraceAnswer
+from formulary_catalog.domain.console_address import CONSOLE_PATH, incident_address, workflow_address
+from formulary_catalog.domain.reading import IncidentAnswer, StoryLine, StoryPassage, TraceAnswer
 from formulary_catalog.domain.runs.run import DRY_RUN, NO_RUN, OUTCOMES, REFUSED
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.edges.console.asking import answer_to
-from formulary_catalog.edges.console.pages.story import story_events
 from formulary_catalog.edges.console.pages.waiting import DECIDING
 from formulary_catalog.edges.console.route import ConsoleRoute
 from formulary_catalog.edges.console.templating import render
 from formulary_catalog.edges.console.visitor import visitor_of
 from formulary_catalog.edges.rest.calls import checked_call, services_of
 from formulary_catalog.errors import NotFound
+from formulary_catalog.operations.arguments.base import OneOf
 from formulary_catalog.operations.arguments.reading import TraceArguments, TracesArguments
-from formulary_catalog.operations.arguments.texts import OneOf
 from formulary_catalog.operations.audit import TRACES
 
 router = APIRouter(route_class=ConsoleRoute)
@@ -60,6 +63,8 @@ _FILES: dict[FileName, str] = {
     "diff.json": "application/json",
 }
 """What can be taken away, the story for people first."""
+_MOST_LINKS = 5
+"""As many as candidates of a search are named in its passage."""
 
 
 class IncidentsShown(TracesArguments):
@@ -165,3 +170,80 @@ async def _demands(request: Request, trace: TraceAnswer, *, caller: Caller) -> I
         return None
     # A call may have claimed another incident than the one whose trace it is in.
     return found if found.namespace in trace.namespaces else None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where to read more."""
+
+    text: str
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Lines of a passage under one label."""
+
+    label: str
+    lines: tuple[StoryLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryEvent:
+    """An event as it is shown. `damage` is what verification says of it."""
+
+    passage: StoryPassage
+    elapsed: str
+    facts: tuple[Fact, ...]
+    links: tuple[Link, ...]
+    damage: tuple[str, ...]
+
+
+def story_events(answer: TraceAnswer) -> list[StoryEvent]:
+    """The events of the page, in their order."""
+    recorded = {event.get("seq"): event for event in answer.events}
+    return [
+        StoryEvent(
+            passage=passage,
+            elapsed=f"+{spell_duration(passage.elapsed)}",
+            facts=tuple(_facts(passage.lines)),
+            links=tuple(_links(recorded.get(passage.seq, {}))),
+            damage=tuple(
+                finding.message
+                for finding in answer.verification.findings
+                if finding.trace_id and finding.first <= passage.seq <= finding.last
+            ),
+        )
+        for passage in answer.story.passages
+    ]
+
+
+def _kind(event: Mapping[str, Any]) -> str:
+    return Recorded(event).text("kind")
+
+
+def _facts(lines: Sequence[StoryLine]) -> Iterator[Fact]:
+    """Lines by their labels; one without continues the one before."""
+    label = ""
+    labelled = []
+    for line in lines:
+        label = line.label or label
+        labelled.append((label, line))
+    for label, group in groupby(labelled, key=lambda each: each[0]):
+        yield Fact(label, tuple(line for _, line in group))
+
+
+def _links(event: Mapping[str, Any]) -> Iterator[Link]:
+    kind, payload = _kind(event), Recorded(event).inner("payload")
+    result = payload.inner("result")
+    if kind in ("search", TRIAL):
+        if search_id := payload.text("search_id"):
+            query = urlencode({"search_id": search_id})
+            yield Link("Why these, and why not another", f"{CONSOLE_PATH}/search?{query}")
+        for candidate in result.each("candidates")[:_MOST_LINKS]:
+            if version_id := candidate.text("version_id"):
+                yield Link(candidate.text("workflow") or version_id, workflow_address(version_id))
+    elif version_id := (payload.text("version_id") or result.text("version_id")):
+        yield Link("The workflow", workflow_address(version_id))
+    if kind == "invocation.decided" and payload.text("phase") == "AwaitingApproval":
+        yield Link("What waits now", f"{CONSOLE_PATH}/waiting")

@@ -31,7 +31,7 @@ from formulary_catalog.edges.rest.calls import services_of
 from formulary_catalog.errors import FormularyError, InvalidInput, NotFound, Unavailable
 from formulary_catalog.operations.arguments.catalog import Words, labelled
 from formulary_catalog.operations.arguments.reading import ExplainArguments
-from formulary_catalog.operations.searching import search_request_of
+from formulary_catalog.operations.search import search_request_of
 from formulary_catalog.operations.services import Services
 
 SEARCH = f"{CONSOLE_PATH}/search"

@@ -6,10 +6,9 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import RedirectResponse
 
 from formulary_catalog.domain.console_address import CONSOLE_PATH
-from formulary_catalog.edges.console.cookies import SESSION_COOKIE, cookie_of
 from formulary_catalog.edges.console.route import SIGN_IN, SIGN_OUT, ConsoleRoute
 from formulary_catalog.edges.console.security import begin_session, forget_session
-from formulary_catalog.edges.console.sessions import SESSION_SECONDS
+from formulary_catalog.edges.console.sessions import SESSION_COOKIE, SESSION_SECONDS, cookie_of
 from formulary_catalog.edges.console.templating import render
 from formulary_catalog.edges.console.visitor import Door
 from formulary_catalog.edges.http.authentication import Refusal

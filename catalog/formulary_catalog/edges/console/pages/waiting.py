@@ -23,8 +23,7 @@ from formulary_catalog.edges.console.visitor import visitor_of
 from formulary_catalog.edges.rest.calls import checked_call, recorded_call, services_of
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.operations.arguments.reading import MAX_PAGE, WaitingArguments
-from formulary_catalog.operations.arguments.run import ApprovalArguments
-from formulary_catalog.operations.runs import INVOKE
+from formulary_catalog.operations.runs import INVOKE, ApprovalArguments
 from formulary_catalog.services.runs.request import MAX_REASON_LENGTH
 
 WAITING_PATH = f"{CONSOLE_PATH}/waiting"

@@ -1,4 +1,9 @@
-"""The routes of operations: each is read, answered and documented as its `Operation` says (DESIGN section 2)."""
+"""The routes of operations: each is read, answered and documented as its `Operation` says (DESIGN section 2).
+
+Two more are no operations: the search (DESIGN section 8), whose body has more than a model may say, read by
+`rest.search`, with custom labels from callers that may set a context; and how the server is, the page Health as an
+answer.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable
 from inspect import Parameter, Signature
@@ -6,13 +11,33 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
+from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.edges.calls.caller import caller_of
-from formulary_catalog.edges.rest.calls import PREFIX, Guarded, answered, checked_call, object_body, services_of
-from formulary_catalog.edges.rest.openapi import body_schema, error_responses, operation, query_parameters
+from formulary_catalog.edges.http.health import HealthAnswer, health_of
+from formulary_catalog.edges.rest.calls import (
+    PREFIX,
+    Guarded,
+    answered,
+    check_query,
+    checked_call,
+    object_body,
+    recorded_call,
+    services_of,
+)
+from formulary_catalog.edges.rest.openapi import (
+    SEARCH_OPERATION,
+    body_schema,
+    error_responses,
+    operation,
+    query_parameters,
+)
+from formulary_catalog.edges.rest.search import SearchBody, read_search
 from formulary_catalog.operations.operation import Call, Operation, Route
 from formulary_catalog.operations.table import OPERATIONS
 
 _BODY_ERRORS = (413, 415)
+search_router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["workflows"])
+health_router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["operations"])
 
 
 def _router(operations: Iterable[Operation[Any, Any]]) -> APIRouter:
@@ -61,3 +86,38 @@ def _endpoint(asked: Operation[Any, Any], route: Route) -> Callable[..., Awaitab
 
 
 router = _router(OPERATIONS)
+
+
+@search_router.post(
+    "/workflows/search",
+    operation_id="search_workflows",
+    summary="Search the catalog",
+    response_model=SearchAnswer,
+    responses=error_responses(413, 415),
+    openapi_extra=SEARCH_OPERATION,
+)
+async def search(request: Request) -> Response:
+    """The workflows allowed for the incident that fit best, with reasons."""
+    caller = caller_of(request)
+    body = await object_body(request)
+    _, wanted = await recorded_call(
+        request,
+        "search",
+        given=lambda: SearchBody.recordable(body),
+        read=lambda context: read_search(body, context=context, caller=caller),
+    )
+    return answered(await services_of(request).catalog.search(wanted, caller=caller))
+
+
+@health_router.get(
+    "/health",
+    operation_id="get_health",
+    summary="Read the health of this replica",
+    response_model=HealthAnswer,
+    responses=error_responses(),
+    openapi_extra=operation(of_incident=False),
+)
+async def get_health(request: Request) -> Response:
+    """Readiness, size of the catalog, what runs workflows, calls in progress, versions; while it starts, too."""
+    check_query(request)
+    return answered(await health_of(request))
