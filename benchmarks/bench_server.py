@@ -14,7 +14,7 @@ from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.operations.operation import Call, Operation, Tool, as_it_is
-from formulary_catalog.runtime.garbage import spare_what_stays
+from formulary_catalog.runtime.process import spare_what_stays
 from formulary_catalog.settings import ContextPolicy, Settings, Toolset
 from formulary_catalog.store.analytics.sessions import ROLE
 from support.announced_address import announce

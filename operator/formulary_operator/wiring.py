@@ -16,7 +16,7 @@ from formulary_catalog.domain.runs.facts import UnknownAuthors
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.errors import FormularyError, StartupError
-from formulary_catalog.loading.targets.opening import read_context_mapping
+from formulary_catalog.loading.targets import read_context_mapping
 from formulary_catalog.settings import ExecutionMode
 from formulary_catalog.store.alerts import AlertReader
 from formulary_catalog.store.database.connection import Database

@@ -29,7 +29,7 @@ import pytest
 from formulary_catalog.edges.cli import main
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.embedding.model import BUNDLED
-from formulary_catalog.runtime import model_loading
+from formulary_catalog.runtime import model_watch
 from support.process import FORMULARY
 
 _SECONDS = 180
@@ -145,7 +145,7 @@ def _as_in_a_process(environment: Mapping[str, str], *, typed: str, out: _Stream
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode()), encoding="utf-8"))
         patch.setattr(sys, "stdout", out)
         patch.setattr(sys, "stderr", err)
-        patch.setattr(model_loading, "load_embedder", _load_embedder)
+        patch.setattr(model_watch, "load_embedder", _load_embedder)
         yield
 
 

@@ -7,7 +7,7 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.knowledge.markdown import runbook_documents
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.loading.reembedding import Reembedding
+from formulary_catalog.loading.vectors import Reembedding
 from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.embedding_models import ModelStore

@@ -9,7 +9,7 @@ from pgvector.asyncpg import register_vector
 
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
-from formulary_catalog.loading.reembedding import Reembedding
+from formulary_catalog.loading.vectors import Reembedding
 from formulary_catalog.store.database.connection import Database
 from support.manifest import workflow
 from support.models import Formula

@@ -18,7 +18,7 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.listening.server import Server
 from formulary_catalog.loading.loader import Loader
-from formulary_catalog.loading.targets.manifests import ManifestTargets
+from formulary_catalog.loading.targets import ManifestTargets
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database, Role

@@ -9,7 +9,7 @@ from formulary_catalog.domain.targets.surroundings import ObjectMetadata, Surrou
 from formulary_catalog.kernel.targets import TargetContexts
 from formulary_catalog.loading.documents import ManifestDocument, read_documents
 from formulary_catalog.loading.files import example_targets
-from formulary_catalog.loading.targets.manifests import ManifestTargets
+from formulary_catalog.loading.targets import ManifestTargets
 
 NONE: Mapping[str, str] = {}
 NO_TARGETS = TargetContexts(None, mapping=DEFAULT_MAPPING)

@@ -7,8 +7,7 @@ import structlog
 
 from formulary_catalog.errors import EmbedderUnavailable, Unavailable
 from formulary_catalog.kernel.search.vectors import QueryVectors
-from formulary_catalog.loading.reembedding import Reembedding
-from formulary_catalog.loading.vectors import unembedded
+from formulary_catalog.loading.vectors import Reembedding, unembedded
 from formulary_catalog.runtime.model_watch import LOOK_SECONDS
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.knowledge.incidents import IncidentDocuments

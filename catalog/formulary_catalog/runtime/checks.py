@@ -11,10 +11,10 @@ from formulary_catalog.domain.text import without_userinfo
 from formulary_catalog.domain.workflows.labels import wire_name
 from formulary_catalog.embedding.endpoint import is_remote
 from formulary_catalog.errors import FormularyError
-from formulary_catalog.loading.targets.opening import OFF, read_context_mapping
+from formulary_catalog.loading.targets import OFF, read_context_mapping
 from formulary_catalog.runtime import databases
 from formulary_catalog.runtime.listening import DATABASE_HEADER, is_loopback
-from formulary_catalog.runtime.model_loading import load_model
+from formulary_catalog.runtime.model_watch import load_model
 from formulary_catalog.runtime.terminal import counted
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.audit.publishing import place_of

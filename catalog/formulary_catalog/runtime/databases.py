@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import structlog
 
 from formulary_catalog.errors import DirectoryInUse, FormularyError, StartupError, Unavailable
-from formulary_catalog.runtime.background import background
+from formulary_catalog.runtime.process import background
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.analytics.sessions import ROLE, session_problems
 from formulary_catalog.store.database.connection import Database, Role

@@ -5,12 +5,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from formulary_catalog.kernel.parts import CatalogParts
-from formulary_catalog.loading.targets.opening import target_contexts
+from formulary_catalog.loading.targets import target_contexts
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.runtime.background import background
 from formulary_catalog.runtime.databases import report_sessions
-from formulary_catalog.runtime.model_loading import Loaded, start_loading
-from formulary_catalog.runtime.model_watch import ModelWatch
+from formulary_catalog.runtime.model_watch import Loaded, ModelWatch, start_loading
+from formulary_catalog.runtime.process import background
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import DEADLINE
 from formulary_catalog.store.database.login import require_plain_login

@@ -14,18 +14,16 @@ from formulary_catalog.errors import EmbedderUnavailable, Unavailable
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.loading.files import example_targets, find_manifests, find_runbooks, starter_catalog
 from formulary_catalog.loading.loader import Loader
-from formulary_catalog.loading.reembedding import reembed
 from formulary_catalog.loading.report import LoadReport
 from formulary_catalog.loading.runbooks import RunbookLoader
-from formulary_catalog.loading.targets.manifests import ManifestTargets
-from formulary_catalog.loading.targets.opening import target_contexts
+from formulary_catalog.loading.targets import ManifestTargets, target_contexts
+from formulary_catalog.loading.vectors import reembed
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runtime import databases
 from formulary_catalog.runtime.backfill import Filling
-from formulary_catalog.runtime.background import background
 from formulary_catalog.runtime.display import Display
-from formulary_catalog.runtime.model_loading import Loaded, start_loading
-from formulary_catalog.runtime.model_watch import LOOK_SECONDS, RETRY_SECONDS, ModelWatch
+from formulary_catalog.runtime.model_watch import LOOK_SECONDS, RETRY_SECONDS, Loaded, ModelWatch, start_loading
+from formulary_catalog.runtime.process import background
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.audit.checkpoints import CheckpointStore, keep_checkpointing
 from formulary_catalog.store.audit.keys import signing_key

@@ -9,7 +9,7 @@ import httpx2
 import numpy as np
 import pytest
 
-from formulary_catalog.runtime.model_loading import load_model
+from formulary_catalog.runtime.model_watch import load_model
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.embedding_models import ModelStore

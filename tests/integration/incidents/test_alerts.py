@@ -14,7 +14,7 @@ import pytest
 
 from formulary_catalog.domain.runs.input_keys import InputKeys
 from formulary_catalog.kernel.parts import CatalogParts
-from formulary_catalog.loading.targets.manifests import ManifestTargets
+from formulary_catalog.loading.targets import ManifestTargets
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import answer_of, call

@@ -11,8 +11,7 @@ from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.operations.services import Services
-from formulary_catalog.runtime.model_loading import Loaded, loading
-from formulary_catalog.runtime.model_watch import ModelWatch
+from formulary_catalog.runtime.model_watch import Loaded, ModelWatch, loading
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.embedding_models import ModelStore

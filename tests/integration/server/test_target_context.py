@@ -17,7 +17,7 @@ from formulary_catalog.domain.targets.surroundings import Surroundings
 from formulary_catalog.errors import NoExecutor, NotAllowed, NotInvocable, TargetMissing
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.kernel.targets import TargetContexts
-from formulary_catalog.loading.targets.manifests import ManifestTargets
+from formulary_catalog.loading.targets import ManifestTargets
 from formulary_catalog.operations.services import Services
 from formulary_catalog.services.incidents.targets import TargetReading
 from formulary_catalog.services.runs.request import InvocationRequest

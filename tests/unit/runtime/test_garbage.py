@@ -1,7 +1,7 @@
 import gc
 import weakref
 
-from formulary_catalog.runtime.garbage import spare_what_stays
+from formulary_catalog.runtime.process import spare_what_stays
 
 
 class Node:

@@ -1,7 +1,7 @@
 """What a person decides on, on one card (DESIGN section 14): a run that waits, from the alert to its commands.
 
-`services.runs.cards` reads what it needs of the trace, and whether the caller may know that. The words are those that
-were recorded when the run was asked for: the card shows the risk that was decided, not the one that the author
+`services.runs.approvals` reads what it needs of the trace, and whether the caller may know that. The words are those
+that were recorded when the run was asked for: the card shows the risk that was decided, not the one that the author
 declares.
 """
 

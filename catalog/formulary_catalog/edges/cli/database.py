@@ -17,7 +17,7 @@ from formulary_catalog.edges.cli.options import (
 from formulary_catalog.edges.cli.sources import database_settings, opened_database
 
 if TYPE_CHECKING:
-    from formulary_catalog.loading.reembedding import ReembeddingReport
+    from formulary_catalog.loading.vectors import ReembeddingReport
     from formulary_catalog.settings import Settings
 
 
@@ -78,9 +78,9 @@ def reembed_command(
 async def _reembed(settings: "Settings", *, model: str) -> "ReembeddingReport":
     from formulary_catalog.embedding.embedder import PATIENCE_SECONDS
     from formulary_catalog.errors import EmbedderUnavailable
-    from formulary_catalog.loading.reembedding import reembed
+    from formulary_catalog.loading.vectors import reembed
     from formulary_catalog.runtime.display import Display
-    from formulary_catalog.runtime.model_loading import start_loading
+    from formulary_catalog.runtime.model_watch import start_loading
     from formulary_catalog.store.database.connection import Role
     from formulary_catalog.store.database.migrate import require_current_schema
 

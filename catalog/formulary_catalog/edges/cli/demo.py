@@ -66,9 +66,9 @@ def demo_command(*, data_dir: Path | None) -> None:
       formulary demo
       formulary demo --data-dir /tmp/formulary-demo    # to go on with: formulary up --data-dir /tmp/formulary-demo
     """
-    from formulary_catalog.loading.targets.opening import OFF
+    from formulary_catalog.loading.targets import OFF
     from formulary_catalog.log import configure_logging
-    from formulary_catalog.runtime.signals import INTERRUPTED, run_until_stopped
+    from formulary_catalog.runtime.process import INTERRUPTED, run_until_stopped
     from formulary_catalog.settings import ContextPolicy, ExecutionMode
 
     configure_logging(level="error", as_json=False)
@@ -105,10 +105,9 @@ async def _demo(settings: "Settings") -> None:
     from formulary_catalog.edges.calls.caller import LOCAL
     from formulary_catalog.edges.calls.readiness import Readiness
     from formulary_catalog.edges.http.serving import serve
-    from formulary_catalog.runtime.background import background
     from formulary_catalog.runtime.databases import with_local_parts
     from formulary_catalog.runtime.display import Display
-    from formulary_catalog.runtime.signals import hurry_on_signals
+    from formulary_catalog.runtime.process import background, hurry_on_signals
     from formulary_catalog.runtime.standalone import standalone
     from formulary_catalog.runtime.terminal import Page
     from formulary_catalog.services.runs.stand_in import stand_in

@@ -48,7 +48,7 @@ def serve_command(
     from formulary_catalog.log import configure_logging
     from formulary_catalog.runtime.authenticators import is_authenticated
     from formulary_catalog.runtime.listening import check_listening
-    from formulary_catalog.runtime.signals import run_until_stopped
+    from formulary_catalog.runtime.process import run_until_stopped
 
     settings = settings_of(database_url=database_url, data_dir=data_dir, host=host, port=port, insecure=insecure)
     if not settings.data_dir:
@@ -66,12 +66,10 @@ async def _serve(settings: "Settings") -> None:
     from formulary_catalog.edges.http.serving import serve
     from formulary_catalog.listening.certificate import MountedCertificate
     from formulary_catalog.runtime.authenticators import authentication
-    from formulary_catalog.runtime.background import background
     from formulary_catalog.runtime.databases import served
-    from formulary_catalog.runtime.garbage import spare_what_stays
     from formulary_catalog.runtime.listening import address
+    from formulary_catalog.runtime.process import background, hurry_on_signals, spare_what_stays
     from formulary_catalog.runtime.serving_process import pending_catalog
-    from formulary_catalog.runtime.signals import hurry_on_signals
     from formulary_catalog.settings import ContextPolicy
 
     log = structlog.get_logger(__name__)

@@ -82,7 +82,7 @@ def stdio_command(
       {"command": "formulary", "args": ["stdio", "--manifests", "/path/to/workflows"]}
     """
     from formulary_catalog.edges.calls.incident import reference_text
-    from formulary_catalog.runtime.signals import run_until_stopped
+    from formulary_catalog.runtime.process import run_until_stopped
     from formulary_catalog.settings import toolsets_of
 
     incident = reference_text(remediation_id, source="--remediation-id or FORMULARY_REMEDIATION_ID")
@@ -101,7 +101,7 @@ async def _stdio(
     toolsets: Collection["Toolset"],
     log_level: str,
 ) -> None:
-    from formulary_catalog.runtime.garbage import importing
+    from formulary_catalog.runtime.process import importing
 
     with importing():
         from formulary_catalog.edges.calls.opening import Opening

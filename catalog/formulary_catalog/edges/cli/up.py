@@ -72,7 +72,7 @@ def up_command(
     from formulary_catalog.log import configure_logging
     from formulary_catalog.runtime.authenticators import is_authenticated
     from formulary_catalog.runtime.listening import check_listening, is_loopback
-    from formulary_catalog.runtime.signals import INTERRUPTED, run_until_stopped
+    from formulary_catalog.runtime.process import INTERRUPTED, run_until_stopped
 
     settings = settings_of(
         data_dir=data_dir,
@@ -111,13 +111,11 @@ async def _up(
     from formulary_catalog.edges.app import create_app
     from formulary_catalog.edges.calls.readiness import Readiness
     from formulary_catalog.edges.http.serving import serve
-    from formulary_catalog.loading.targets.opening import OFF
-    from formulary_catalog.runtime.background import background
+    from formulary_catalog.loading.targets import OFF
     from formulary_catalog.runtime.databases import with_local_parts
     from formulary_catalog.runtime.display import Display
-    from formulary_catalog.runtime.garbage import spare_what_stays
     from formulary_catalog.runtime.hot_reload import follow
-    from formulary_catalog.runtime.signals import hurry_on_signals
+    from formulary_catalog.runtime.process import background, hurry_on_signals, spare_what_stays
     from formulary_catalog.runtime.standalone import standalone
 
     with Display() as display:

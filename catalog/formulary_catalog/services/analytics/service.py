@@ -5,10 +5,15 @@ the statement, its rows and its time. What a statement can do is bounded below, 
 """
 
 import asyncio
+import math
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Self
+
+from cachetools import TTLCache
 
 from formulary_catalog.domain.access import ANALYSE, READ_INVOCATIONS, USE_CONTEXTS, Caller, Right
 from formulary_catalog.domain.analytics.answers import (
@@ -23,10 +28,10 @@ from formulary_catalog.domain.analytics.answers import (
 from formulary_catalog.domain.analytics.scope import AnalyticsScope
 from formulary_catalog.domain.analytics.statement import MAX_LENGTH, SCHEMA, require_table, single_select
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.errors import RateLimited
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.kernel.trail import Record
 from formulary_catalog.kernel.visibility import CallScope, namespaces_with
-from formulary_catalog.services.analytics.rate import Rate
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.analytics.connection import InsightDatabase
 from formulary_catalog.store.analytics.tables import InsightTables
@@ -35,6 +40,8 @@ DEFAULT_BYTES = 8 * 1024
 """What a model reads of an answer."""
 WHOLE_BYTES = 1024**2
 """What a program or a person gets."""
+_MINUTE = 60.0
+_CALLERS = 10_000
 
 
 class AnalyticsService:
@@ -45,7 +52,7 @@ class AnalyticsService:
         *,
         parts: CatalogParts,
         database: InsightDatabase,
-        rate: Rate,
+        rate: "Rate",
         right: Right | None = ANALYSE,
         check: Callable[[str], str] = single_select,
     ) -> None:
@@ -202,3 +209,31 @@ class AnalyticsService:
                 constraints=self._parts.finder.constraints(call), namespaces=call.namespaces
             ),
         )
+
+
+class Rate:
+    """`per_minute` calls of each caller within any minute. `clock` is in seconds."""
+
+    def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_minute = per_minute
+        self._clock = clock
+        self._calls: TTLCache[str, deque[float]] = TTLCache(_CALLERS, ttl=_MINUTE, timer=clock)
+
+    def count(self, caller: str) -> None:
+        """Count a call.
+
+        Raises:
+            RateLimited: the caller has had its calls.
+        """
+        now = self._clock()
+        calls = self._calls.get(caller, deque())
+        while calls and calls[0] <= now - _MINUTE:
+            calls.popleft()
+        if len(calls) >= self._per_minute:
+            wait = math.ceil(calls[0] + _MINUTE - now)
+            raise RateLimited(
+                f"{caller} has run {len(calls)} statements within a minute, which is the most; retry in {wait} s",
+                retry_after=wait,
+            )
+        calls.append(now)
+        self._calls[caller] = calls

@@ -29,7 +29,7 @@ from formulary_catalog.domain.workflows.identity import parse_reference
 from formulary_catalog.kernel.lookup import FoundWorkflow
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.kernel.readable import Readable, ReadableNamespaces
-from formulary_catalog.services.runs.cards import RunCards
+from formulary_catalog.services.runs.approvals import RunCards
 from formulary_catalog.store.runs.decisions import DecisionReader, RuleCount
 from formulary_catalog.store.runs.executors import ExecutorReader, Executors
 from formulary_catalog.store.runs.reviewing import ReviewReader

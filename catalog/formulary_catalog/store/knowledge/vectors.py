@@ -1,6 +1,6 @@
 """Vectors of documents: which texts have none of a model, and giving documents those that there are.
 
-`loading/reembedding` embeds what is missing, in the same portions as workflows; the operator does it for itself.
+`loading/vectors` embeds what is missing, in the same portions as workflows; the operator does it for itself.
 """
 
 from collections.abc import Mapping

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from formulary_catalog.domain.incidents import AIAnalysis, request_context
 from formulary_catalog.loading.documents import ManifestDocument
-from formulary_catalog.loading.targets.manifests import ManifestTargets
+from formulary_catalog.loading.targets import ManifestTargets
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres

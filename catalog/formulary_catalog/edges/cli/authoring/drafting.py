@@ -58,7 +58,7 @@ def test_command(*, directories: tuple[Path, ...], as_json: bool) -> None:
       formulary test workflows/ team/ --json
     """
     from formulary_catalog.log import configure_logging
-    from formulary_catalog.runtime.signals import INTERRUPTED, run_until_stopped
+    from formulary_catalog.runtime.process import INTERRUPTED, run_until_stopped
     from formulary_catalog.settings import ContextPolicy
 
     configure_logging(level="warning", as_json=False)
@@ -90,7 +90,7 @@ async def _test(
     from formulary_catalog.operations.services import Services
     from formulary_catalog.runtime.databases import with_local_parts
     from formulary_catalog.runtime.display import Display
-    from formulary_catalog.runtime.signals import hurry_on_signals
+    from formulary_catalog.runtime.process import hurry_on_signals
     from formulary_catalog.runtime.standalone import standalone
 
     with Display() as display:

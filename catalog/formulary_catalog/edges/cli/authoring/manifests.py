@@ -180,7 +180,7 @@ def _namespaces(manifests: "Manifests", *, settings: "Settings") -> "Iterator[_D
     from formulary_catalog.domain.targets.reference import TargetReference
     from formulary_catalog.domain.targets.surroundings import Surroundings, metadata_of
     from formulary_catalog.errors import ContextError
-    from formulary_catalog.loading.targets.opening import read_context_mapping
+    from formulary_catalog.loading.targets import read_context_mapping
 
     mapping = read_context_mapping(settings.context_file)
     for document in manifests.ignored:
@@ -199,8 +199,7 @@ async def _workloads(manifests: "Manifests", *, settings: "Settings") -> "list[_
     """What the labels of each workload and its namespace demand, or why that is not known."""
     from formulary_catalog.domain.targets.context import target_context
     from formulary_catalog.errors import ContextError
-    from formulary_catalog.loading.targets.manifests import ManifestTargets
-    from formulary_catalog.loading.targets.opening import read_context_mapping
+    from formulary_catalog.loading.targets import ManifestTargets, read_context_mapping
 
     mapping = read_context_mapping(settings.context_file)
     targets = ManifestTargets(default_namespace=settings.catalog_namespace)

@@ -1,1 +1,0 @@
-"""Sources of alerts in the manifests of a directory."""

@@ -1,1 +1,0 @@
-"""Where targets of calls are read: in manifests, or by what another package brings."""
