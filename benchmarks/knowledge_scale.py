@@ -26,8 +26,7 @@ from formulary_catalog.services.knowledge.service import KnowledgeService
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.database.tenancy import tenant_of
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
-from formulary_catalog.store.knowledge.documents import save_documents
-from formulary_catalog.store.knowledge.vectors import DocumentVectors
+from formulary_catalog.store.knowledge.documents import DocumentVectors, save_documents
 from support.databases import migrated_database
 from support.incident import call, recalled
 from support.knowledge import embed_everything

@@ -24,7 +24,7 @@ from formulary_catalog.store.database.fencing import Superseded
 from formulary_catalog.store.runs.approvals import ApprovalStore
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.runs.executors import ExecutorWriter
-from formulary_catalog.store.runs.halts import HaltReader
+from formulary_catalog.store.runs.halting import HaltReader
 from formulary_catalog.store.runs.input_keys import input_keys
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.runs.verification import VerificationStore

@@ -15,8 +15,8 @@ import pytest
 from formulary_catalog.errors import PrivilegedLogin
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.database.connection import Database, Role
-from formulary_catalog.store.database.login import require_plain_login
 from formulary_catalog.store.database.migrate import migrate, require_current_schema
+from formulary_catalog.store.database.owner import require_plain_login
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.health import health
 from support import charts

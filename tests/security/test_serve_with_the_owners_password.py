@@ -14,8 +14,8 @@ from formulary_catalog.errors import PrivilegedLogin
 from formulary_catalog.runtime.checks import checks
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database, Role
-from formulary_catalog.store.database.login import require_plain_login
 from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.database.owner import require_plain_login
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import charts
 from support.commands import formulary

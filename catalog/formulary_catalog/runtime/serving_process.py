@@ -12,8 +12,8 @@ from formulary_catalog.runtime.model_watch import Loaded, ModelWatch, start_load
 from formulary_catalog.runtime.process import background
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import DEADLINE
-from formulary_catalog.store.database.login import require_plain_login
 from formulary_catalog.store.database.migrate import require_current_schema
+from formulary_catalog.store.database.owner import require_plain_login
 from formulary_catalog.store.embedding_models import ModelStore
 
 

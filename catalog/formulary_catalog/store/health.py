@@ -7,9 +7,9 @@ import asyncpg
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.store.analytics.sessions import BOUNDS, problems_of
 from formulary_catalog.store.database.connection import DATABASE_ID, Role
-from formulary_catalog.store.database.login import held_privileges
 from formulary_catalog.store.database.migrate import connection_failure, schema_revision, works_with
-from formulary_catalog.store.runs.halts import COLUMNS as HALT_COLUMNS
+from formulary_catalog.store.database.owner import held_privileges
+from formulary_catalog.store.runs.halting import HALT_COLUMNS
 
 _PROTECTED = (
     "tenant",

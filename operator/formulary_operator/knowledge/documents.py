@@ -16,9 +16,9 @@ from formulary_catalog.errors import FormularyError
 from formulary_catalog.store.alert_rules import AlertRuleWriter
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.fencing import Superseded
+from formulary_catalog.store.knowledge.documents import DocumentVectors
 from formulary_catalog.store.knowledge.incidents import IncidentDocuments
 from formulary_catalog.store.knowledge.runbooks import RunbookWriter
-from formulary_catalog.store.knowledge.vectors import DocumentVectors
 from formulary_operator.knowledge.alert_rules import EVERYWHERE, AlertRules
 from formulary_operator.knowledge.runbooks import Runbooks
 from formulary_operator.kube.client import KubeClient

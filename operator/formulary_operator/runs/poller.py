@@ -16,7 +16,7 @@ import structlog
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.store.database.fencing import Superseded
-from formulary_catalog.store.runs.halts import HaltReader
+from formulary_catalog.store.runs.halting import HaltReader
 from formulary_catalog.store.runs.lifecycle import ActiveRun, RunWriter
 from formulary_operator.api.names import INVOCATIONS
 from formulary_operator.metrics import OperatorMetrics

@@ -15,7 +15,7 @@ from formulary_catalog.operations.services import Services
 from formulary_catalog.services.runs.service import InvocationService
 from formulary_catalog.settings import ExecutionMode, Settings
 from formulary_catalog.store.database.connection import Database, Role
-from formulary_catalog.store.runs.halts import HaltReader
+from formulary_catalog.store.runs.halting import HaltReader
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.runs.poller import RunPoller
 from formulary_operator.settings import OperatorSettings

@@ -9,8 +9,7 @@ from dataclasses import replace
 import asyncpg
 
 from formulary_catalog.store.database.connection import Database
-from formulary_catalog.store.runs.halting import HaltWriter
-from formulary_catalog.store.runs.halts import HaltReader
+from formulary_catalog.store.runs.halting import HaltReader, HaltWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.runs.poller import RunPoller

@@ -9,8 +9,7 @@ import pytest
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.runs.contracts import ContractWriter
-from formulary_catalog.store.runs.halting import HaltWriter
-from formulary_catalog.store.runs.halts import HaltReader
+from formulary_catalog.store.runs.halting import HaltReader, HaltWriter
 from support import playing
 from support.commands import formulary
 from support.runnable import TARGET, nobody_runs_anything

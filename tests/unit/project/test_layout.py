@@ -31,7 +31,6 @@ SHORTER = {
     "formulary_catalog/loading/given_contract.py": "tools, pages and commands read a given contract with it",
     "formulary_catalog/operations/table.py": "the list of all subjects, which MCP and REST read",
     "formulary_catalog/edges/calls/caller.py": "the variable of a call that all edges share",
-    "formulary_catalog/store/analytics/backend.py": "the one place that looks at processes of PostgreSQL",
     "formulary_catalog/store/database/webhook_token.py": "one row that replicas of the operator share",
     "formulary_catalog/store/ended_sessions.py": "one row of a session that is over; the console alone asks",
     "formulary_catalog/store/migrations/env.py": "the entry point that Alembic asks for",

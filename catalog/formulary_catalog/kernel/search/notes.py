@@ -18,7 +18,7 @@ from formulary_catalog.domain.visible import first_hidden, visible
 from formulary_catalog.domain.workflows.labels import Constraints, nearest_usual, wire_name
 from formulary_catalog.kernel.search.planning import SearchPlan
 from formulary_catalog.store.database.connection import Database
-from formulary_catalog.store.runs.halts import HaltReader
+from formulary_catalog.store.runs.halting import HaltReader
 from formulary_catalog.store.search.statement import Candidates
 
 _SECONDS = 1.0

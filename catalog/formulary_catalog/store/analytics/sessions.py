@@ -3,6 +3,9 @@
 `store/analytics/connection` runs one statement in each. PostgreSQL ends a statement only where it looks for
 interrupts, and some functions do not for minutes: neither a timeout, a cancellation nor a lost client ends these. So
 the place of a statement is not free when its caller has an answer, but when the socket of its backend is closed.
+
+PostgreSQL gives every session the same share of the processors; the operating system can give less to these, where
+they are on this machine, as with `formulary up`. Elsewhere the limits of the database hold (`docs/analytics.md`).
 """
 
 import asyncio
@@ -13,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import asyncpg
+import psutil
 
 from formulary_catalog.errors import NotSetUp, Overloaded
-from formulary_catalog.store.analytics.backend import yield_processors
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.migrate import CONNECT_FAILURES, connection_failure, describe
 
@@ -248,3 +251,18 @@ def _log_problem(row: "asyncpg.Record") -> str | None:
         return None
     changes = "; ".join(f"alter role {ROLE} set {setting}" for setting in missing)
     return f"PostgreSQL may log the statements of callers; run `{changes}` as an administrator"
+
+
+def yield_processors(pid: int, *, role: str, niceness: int) -> bool:
+    """Give the session of `role` in process `pid` this niceness; with 10 a tenth of what others get, where all work.
+
+    Says whether it did: not where no process here has that id and that role, and where the system does not let us.
+    """
+    try:
+        process = psutil.Process(pid)
+        if role not in " ".join(process.cmdline()):  # the number of a process on another machine
+            return False
+        process.nice(niceness)
+    except (psutil.Error, OSError):
+        return False
+    return True

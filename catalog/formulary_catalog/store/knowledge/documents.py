@@ -1,13 +1,17 @@
 """Writes documents in the transaction of their source: of a workflow, of an incident, of a runbook.
 
-A document that says the same as before keeps its vector. One that is new gets the vector of its text if there is one;
-`vectors` fills in the others beside the serving.
+A document that says the same as before keeps its vector. One that is new gets the vector of its text if there is one.
+`DocumentVectors` says which lack one: `loading/vectors` or the operator embeds them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from formulary_catalog.domain.knowledge.documents import Document
-from formulary_catalog.store.database.connection import Connection
+import numpy as np
+import numpy.typing as npt
+
+from formulary_catalog.domain.knowledge.documents import Document, embedding_text
+from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.embedding_models import keep_serving_model, save_vectors
 from formulary_catalog.store.search.lexemes import WEIGHTS
 
 _COLUMNS = {
@@ -43,6 +47,7 @@ set position = excluded.position, source_file = excluded.source_file, title = ex
     workflows = excluded.workflows, mentions = excluded.mentions, origin = excluded.origin,
     text_hash = excluded.text_hash, lexemes = excluded.lexemes, model_id = excluded.model_id, emb = excluded.emb
 """
+_SERVES = "exists (select from embedding_model where state = 'serving' and model_id = $1)"
 
 
 async def save_documents(
@@ -82,3 +87,75 @@ async def save_documents(
     await connection.execute(
         _SAVE, tenant_id, first.namespace, first.collection, version_id, trace_id, origin, *columns
     )
+
+
+class DocumentVectors:
+    """What of the documents lacks a vector. Operations raise `Unavailable` while the database does not answer."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def unranked(self, model_id: str) -> int:
+        """How many documents cannot be ranked by meaning; 0 unless this model serves."""
+
+        async def read(connection: Connection) -> int:
+            count = f"select count(*) from knowledge_document where model_id is distinct from $1 and {_SERVES}"
+            return int(await connection.fetchval(count, model_id))
+
+        return await self._database.read(read)
+
+    async def unembedded(self, model_id: str, *, after: str, limit: int) -> dict[str, str]:
+        """Texts without a vector of the model by their hash, those after one, in the order of hashes."""
+
+        async def read(connection: Connection) -> dict[str, str]:
+            rows = await connection.fetch(
+                """
+                select distinct on (text_hash) text_hash, title, section_title, text from knowledge_document
+                where text_hash > $2 and not exists (
+                    select from embedding
+                    where embedding.text_hash = knowledge_document.text_hash and embedding.model_id = $1)
+                order by text_hash limit $3
+                """,
+                model_id,
+                after,
+                limit,
+            )
+            return {
+                row["text_hash"]: embedding_text(
+                    title=row["title"], section_title=row["section_title"], text=row["text"]
+                )
+                for row in rows
+            }
+
+        return await self._database.read(read)
+
+    async def save(self, model_id: str, vectors: Mapping[str, npt.NDArray[np.float32]]) -> None:
+        """Store vectors by text hash, and rank by them at once if the model serves."""
+
+        async def write(connection: Connection) -> None:
+            await keep_serving_model(connection)
+            await save_vectors(connection, vectors=vectors, model_id=model_id)
+            await connection.execute(
+                f"""
+                update knowledge_document set model_id = embedding.model_id, emb = embedding.vector from embedding
+                where embedding.text_hash = knowledge_document.text_hash and embedding.model_id = $1
+                  and embedding.text_hash = any ($2) and {_SERVES}
+                """,
+                model_id,
+                list(vectors),
+            )
+
+        await self._database.write(write)
+
+
+async def use_document_vectors(connection: Connection, *, model_id: str) -> None:
+    """Give documents the vectors of this model, as far as there are any, and none of another one."""
+    await connection.execute(
+        """
+        update knowledge_document set model_id = embedding.model_id, emb = embedding.vector from embedding
+        where embedding.text_hash = knowledge_document.text_hash and embedding.model_id = $1
+          and knowledge_document.model_id is distinct from $1
+        """,
+        model_id,
+    )
+    await connection.execute("update knowledge_document set model_id = null, emb = null where model_id <> $1", model_id)

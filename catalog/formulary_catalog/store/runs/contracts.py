@@ -10,8 +10,7 @@ from typing import Any
 from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.halting import Halt, halt_reason
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.runs.halting import begin_halt, lift_halt
-from formulary_catalog.store.runs.halts import halts_of
+from formulary_catalog.store.runs.halting import begin_halt, halts_of, lift_halt
 
 
 class ContractWriter:

@@ -18,9 +18,8 @@ from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.notifications import add_notices
 from formulary_catalog.store.runs.ending import OPERATOR, changed_run, end_run, forget_secret
-from formulary_catalog.store.runs.halts import before_a_halt
-from formulary_catalog.store.runs.situation import situation_of
-from formulary_catalog.store.runs.starting import facts_at_start
+from formulary_catalog.store.runs.halting import before_a_halt
+from formulary_catalog.store.runs.situation import facts_at_start, situation_of
 from formulary_catalog.store.runs.submission import (
     ACTIVE,
     COLUMNS,

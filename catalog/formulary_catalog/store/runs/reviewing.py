@@ -9,7 +9,7 @@ from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.runs.run import Invocation, Reason, true_state
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.runs.halts import COLUMNS as HALT_COLUMNS
+from formulary_catalog.store.runs.halting import HALT_COLUMNS
 from formulary_catalog.store.runs.submission import ACTIVE, COLUMNS, invocation_of
 
 _ALL = "*"

@@ -1,5 +1,8 @@
 """What a decision on a run turns on: read in the transaction that acts on it, and kept with the decision.
 
+And what the run refers to, as it is when it starts: hours may lie between request and start, so the workflow may be
+withdrawn by then, or the incident changed.
+
 `store/runs/submission` reads it when a run is asked for, `lifecycle` when it is to begin.
 """
 
@@ -14,9 +17,11 @@ from formulary_catalog.domain.governance.decision import Approval, ApprovalDecis
 from formulary_catalog.domain.runs.admission_decision import REPEAT_HOURS, Selection, Situation
 from formulary_catalog.domain.runs.decision_basis import DecisionBasis
 from formulary_catalog.domain.runs.run import UNPROVEN_USERS, Invocation, NewInvocation
+from formulary_catalog.domain.runs.start_checks import Present, TargetNow, Withdrawn, facts_now
 from formulary_catalog.errors import InvalidInput, Unavailable
 from formulary_catalog.store.database.connection import Connection
-from formulary_catalog.store.runs.halts import halts_of
+from formulary_catalog.store.incidents import context_of
+from formulary_catalog.store.runs.halting import halts_of
 
 
 async def situation_of(
@@ -96,4 +101,33 @@ def contract_of(row: asyncpg.Record) -> Contract:
 def _approval_of(row: asyncpg.Record) -> Approval:
     return Approval(
         decision=ApprovalDecision(row["decision"]), approver=row["approver"], reason=row["reason"], at=row["at"]
+    )
+
+
+async def facts_at_start(
+    connection: Connection, run: Invocation, *, target: TargetNow, strict_keys: frozenset[str]
+) -> Mapping[str, Any] | Withdrawn:
+    """The facts of a run with what holds now, or why it must not start; `target` is what the operator read of that."""
+    return facts_now(run, await _present_of(connection, run, target=target), strict_keys=strict_keys)
+
+
+async def _present_of(connection: Connection, run: Invocation, *, target: TargetNow) -> Present:
+    """The workflow and the incident of a run, for the writer's role."""
+    rows = await connection.fetch(
+        """
+        select version_id, status, document from workflow_version
+        where namespace = $1 and name = $2 and (version_id = $3 or status in ('Active', 'Disabled'))
+        """,
+        run.workflow_namespace,
+        run.workflow_name,
+        run.version_id,
+    )
+    namespace, _, name = run.analysis.partition("/")
+    return Present(
+        # Versions stay in the catalog for good: of one that is not there nothing was withdrawn.
+        deleted=any(row["version_id"] == run.version_id and row["status"] == "Deleted" for row in rows),
+        suspended=any(row["status"] == "Disabled" for row in rows),
+        served=next((row["document"] for row in rows if row["status"] == "Active"), None),
+        incident=await context_of(connection, namespace=namespace, name=name) if run.analysis else None,
+        target=target,
     )

@@ -20,7 +20,7 @@ from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.audit.events import TraceEvent, append_event
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.notifications import add_notices
-from formulary_catalog.store.runs.halts import before_a_halt
+from formulary_catalog.store.runs.halting import before_a_halt
 from formulary_catalog.store.runs.situation import keep_basis, situation_of
 
 _HOUR = 3600.0

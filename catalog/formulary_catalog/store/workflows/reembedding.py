@@ -11,7 +11,7 @@ import numpy.typing as npt
 from formulary_catalog.errors import Unavailable
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.embedding_models import begin_switch, save_vectors, serve_with, serving_model
-from formulary_catalog.store.knowledge.vectors import DocumentVectors, use_document_vectors
+from formulary_catalog.store.knowledge.documents import DocumentVectors, use_document_vectors
 
 SWITCH_SECONDS = 600.0
 """A deadline for the database that leaves time for the switch, which writes every search row."""
