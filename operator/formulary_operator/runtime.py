@@ -25,10 +25,9 @@ from formulary_catalog.store.resyncs import ResyncWriter
 from formulary_catalog.store.runs.input_keys import input_keys
 from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_operator.admission.serving import serve_webhook
+from formulary_operator.admission.webhook import serve_webhook
 from formulary_operator.api.names import ANALYSES, INCIDENT_SOURCES, WORKFLOWS
-from formulary_operator.audit.auditing import Auditing
-from formulary_operator.audit.publishing import ConfigMapPlace
+from formulary_operator.audit import Auditing, ConfigMapPlace
 from formulary_operator.health import OperatorHealth, StartPhase
 from formulary_operator.incidents import ContextReconciler
 from formulary_operator.knowledge.documents import Documents
@@ -42,8 +41,7 @@ from formulary_operator.serving import served
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.sources.reconciler import SourceReconciler
 from formulary_operator.watch.kopf_watch import Watcher
-from formulary_operator.watch.queue import CATALOG_KINDS, ObjectKey, WorkQueue
-from formulary_operator.watch.standby import StandbyNotes
+from formulary_operator.watch.queue import CATALOG_KINDS, ObjectKey, StandbyNotes, WorkQueue
 from formulary_operator.watch.sweep_guard import SweepGuard
 from formulary_operator.wiring import RunWiring
 from formulary_operator.workflows.embedding import Embedding

@@ -41,7 +41,6 @@ from formulary_operator.measuring import Measuring
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.notifying import Notifying
 from formulary_operator.reporting import Reporter
-from formulary_operator.runs.approval_status import is_answered
 from formulary_operator.runs.approvals import ApprovalReconciler
 from formulary_operator.runs.execution import RunExecution
 from formulary_operator.runs.expiry import RunExpiry
@@ -49,7 +48,7 @@ from formulary_operator.runs.permits import Permits
 from formulary_operator.runs.permitting import RunPolicy
 from formulary_operator.runs.poller import RunPoller
 from formulary_operator.runs.reconciler import InvocationReconciler
-from formulary_operator.runs.status import awaits_outcome, is_settled
+from formulary_operator.runs.status import awaits_outcome, is_answered, is_settled
 from formulary_operator.runs.submission import RunSubmission
 from formulary_operator.runs.targets import RunTargets
 from formulary_operator.runs.verifying import RunVerifier

@@ -20,7 +20,7 @@ from formulary_catalog.metrics import Metrics
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_operator.access.authentication import KubernetesAuthenticator
-from formulary_operator.access.cache import BRIEF_SECONDS, LASTING_SECONDS
+from formulary_operator.access.reviews import BRIEF_SECONDS, LASTING_SECONDS
 from formulary_operator.kube.client import KubeClient
 from support.agent import ERAS, agent, answer_of, call, found, refused
 from support.callers import AGENTS, QUERY, by, message, search, signed_again

@@ -27,8 +27,7 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.owner import OwnerConnection as Connection
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_operator.api.names import CONFIG_MAPS, EVENTS
-from formulary_operator.audit.auditing import Auditing
-from formulary_operator.audit.publishing import ConfigMapPlace
+from formulary_operator.audit import Auditing, ConfigMapPlace
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from formulary_operator.admission.certificates import CertificateSource, ServingCertificate
+from formulary_operator.admission.certificates import CertificateSource, SelfSigned, ServingCertificate
 from formulary_operator.admission.configuration import WebhookConfiguration
 from formulary_operator.admission.issuing import CertificatePair
-from formulary_operator.admission.selfsigned import SelfSigned
 from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import application
 from formulary_operator.api.names import SECRETS, VALIDATING_WEBHOOKS

@@ -20,8 +20,7 @@ from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.engines import engine_of
-from formulary_operator.runs.content import content_of
-from formulary_operator.runs.plan import plan_of
+from formulary_operator.runs.plan import content_of, plan_of
 from support import playing
 from support.access import EVERYWHERE, KnownCallers, NotAnswered, Rights
 from support.filling import fill, refusal

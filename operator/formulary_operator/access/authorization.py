@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from formulary_catalog.domain.access import Right
-from formulary_operator.access.cache import Clock, Decision, ReviewCache
 from formulary_operator.access.identity import Identity
-from formulary_operator.access.reviews import Reviewer
+from formulary_operator.access.reviews import Clock, Decision, ReviewCache, Reviewer
 
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 

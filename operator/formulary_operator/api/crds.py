@@ -1,7 +1,8 @@
 """The CustomResourceDefinitions of the kinds that the operator watches, made from the models."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import yaml
 
@@ -9,13 +10,94 @@ from formulary_catalog.domain.alerts.source import SourceSpec
 from formulary_catalog.domain.governance.contract import ContractSpec
 from formulary_catalog.domain.workflows.manifest import WorkflowSpec
 from formulary_operator.api.analysis import AnalysisSpec
-from formulary_operator.api.approval import ApprovalSpec, ApprovalStatus
-from formulary_operator.api.contract import ContractStatus
-from formulary_operator.api.definition import Kind, column, ready
-from formulary_operator.api.invocation import InvocationSpec, InvocationStatus
-from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INCIDENT_SOURCES, INVOCATIONS, WORKFLOWS
-from formulary_operator.api.schema import PRESERVE, structural_schema
-from formulary_operator.api.status import SourceStatus, WorkflowStatus
+from formulary_operator.api.invocation import ApprovalSpec, ApprovalStatus, InvocationSpec, InvocationStatus
+from formulary_operator.api.names import (
+    ANALYSES,
+    APPROVALS,
+    CONTRACTS,
+    INCIDENT_SOURCES,
+    INVOCATIONS,
+    WORKFLOWS,
+    Json,
+    Resource,
+)
+from formulary_operator.api.schema import PRESERVE, Schema, structural_schema
+from formulary_operator.api.status import ContractStatus, SourceStatus, WorkflowStatus
+
+_COMMON: Mapping[str, Schema] = {
+    "apiVersion": {"description": "Version of the schema of this object.", "type": "string"},
+    "kind": {"description": "Kind of this object.", "type": "string"},
+    "metadata": {"type": "object"},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind. `columns` are those of `kubectl get`, to which the age is added."""
+
+    resource: Resource
+    short_name: str
+    description: str
+    spec: Schema
+    status: Schema
+    columns: Sequence[Mapping[str, Any]]
+
+    def definition(self) -> Json:
+        """Its CustomResourceDefinition, of one version."""
+        resource = self.resource
+        age = column("Age", ".metadata.creationTimestamp", "Age of the object.", kind="date")
+        version = {
+            "name": resource.version,
+            "served": True,
+            "storage": True,
+            "subresources": {"status": {}},
+            "additionalPrinterColumns": [*self.columns, age],
+            "schema": {
+                "openAPIV3Schema": {
+                    "description": self.description,
+                    "type": "object",
+                    "required": ["spec"],
+                    "properties": {**_COMMON, "spec": self.spec, "status": self.status},
+                }
+            },
+        }
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{resource.plural}.{resource.group}"},
+            "spec": {
+                "group": resource.group,
+                "names": {
+                    "kind": resource.kind,
+                    "listKind": f"{resource.kind}List",
+                    "plural": resource.plural,
+                    "singular": resource.kind.lower(),
+                    "shortNames": [self.short_name],
+                    "categories": ["formulary"],
+                },
+                "scope": "Namespaced",
+                "versions": [version],
+            },
+        }
+
+
+def column(
+    name: str,
+    path: str,
+    description: str,
+    *,
+    kind: Literal["string", "boolean", "date"] = "string",
+    wide: bool = False,
+) -> Json:
+    """A column of `kubectl get`, a wide one only with `--output=wide`; of dates it shows how long ago they were."""
+    shown = {"name": name, "type": kind, "description": description, "jsonPath": path}
+    return shown | ({"priority": 1} if wide else {})
+
+
+def ready(field: str) -> str:
+    """The path of a field of the condition Ready."""
+    return f'.status.conditions[?(@.type=="Ready")].{field}'
+
 
 _HEADER = "# Generated from the models by `make generate`; change those.\n"
 

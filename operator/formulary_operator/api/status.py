@@ -1,4 +1,4 @@
-"""What the statuses of our kinds have in common, and that of a RemediationWorkflow. Their schemas come from here."""
+"""What the statuses of our kinds have in common, and those of kinds whose fields are the catalog's."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -75,4 +75,17 @@ class SourceStatus(Model):
         default=[],
         description="Ready: alerts are taken; if false, the message names what is missing. Mapped: all alerts could be "
         "used; if false, the message names the last one that could not, and why.",
+    )
+
+
+class ContractStatus(Model):
+    """State of the contract. Written by the operator only."""
+
+    observed_generation: Generation | None = Field(
+        default=None, description="metadata.generation of the object that this status describes."
+    )
+    conditions: Conditions = Field(
+        default=[],
+        description="Ready: the rules that were applied last are in force. If false, the last valid rules are in "
+        "force, and the message names the field, the value and the problem.",
     )

@@ -14,21 +14,21 @@ from formulary_catalog.domain.workflows.problems import problems
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.workflows.authors import AdmissionRecords
-from formulary_operator.api.approval import ApprovalSpec
+from formulary_operator.api.invocation import ApprovalSpec
 from formulary_operator.api.names import APPROVALS, Json
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.reporting import Reporter, timestamp
-from formulary_operator.runs.approval_status import (
+from formulary_operator.runs.poller import RunPoller
+from formulary_operator.runs.status import (
     UNKNOWN_RUN,
     Answered,
     approval_change,
     approval_status,
     counted,
     is_answered,
+    is_unchanged,
     unproven,
 )
-from formulary_operator.runs.poller import RunPoller
-from formulary_operator.runs.status import is_unchanged
 from formulary_operator.runs.submission import NotYet, age_seconds
 
 _PATIENCE_SECONDS = 60.0

@@ -21,9 +21,9 @@ from formulary_operator.engines.job import JOBS, has_ready_pod, image_problem
 from formulary_operator.engines.observations import MAX_MESSAGE
 from formulary_operator.engines.plan import INVOCATION_LABEL, Engine, RunPlan
 from formulary_operator.kube.client import KubeClient, KubernetesRefused
-from formulary_operator.runs.content import content_of
 from formulary_operator.runs.permits import NotPermitted, Permits, lacks_rights, not_opted_in
 from formulary_operator.runs.plan import (
+    content_of,
     is_made_for,
     is_owned,
     outcome_message,

@@ -1,6 +1,8 @@
 """WorkflowInvocation objects and rows of runs: the status that an object should have, and the object of a row.
 
-`runs/reconciler` and the resync call it. Pure.
+`runs/reconciler` and the resync call it. InvocationApproval objects have theirs from here, too: `runs.approvals` writes
+it, `wiring` finds approvals that have one already. An approval is answered once: the object stays as the record of what
+a person said. Pure.
 """
 
 from collections.abc import Mapping
@@ -12,6 +14,7 @@ from formulary_catalog.domain.console_address import incident_link, waiting_link
 from formulary_catalog.domain.runs.outcome import FITNESS, Outcome
 from formulary_catalog.domain.runs.report import feedback_of
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason, is_invocation_id
+from formulary_operator.api.invocation import ApprovalSpec
 from formulary_operator.api.names import INVOCATIONS, Json
 from formulary_operator.engines.config import moment
 from formulary_operator.engines.plan import INVOCATION_LABEL
@@ -21,6 +24,7 @@ from formulary_operator.workflows.status import Transition
 _FIRST_GENERATION = 1
 _WORRYING = (Phase.FAILED, Phase.TIMED_OUT, Phase.HALTED)
 _APPROVAL_REASONS = {True: "RulesAllow", False: "RulesForbid", None: "NotDecided"}
+UNKNOWN_RUN = "InvocationNotFound"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,3 +223,64 @@ def _complete(run: Invocation) -> Said:
 
 def _moment(at: datetime | None) -> str | None:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """Whether an approval counts, and why."""
+
+    accepted: bool
+    reason: str
+    message: str
+    invocation_id: str = ""
+    approver: str = ""
+
+
+def unproven(spec: ApprovalSpec, *, approver: str, run: Invocation) -> Answered | None:
+    """Why an approval does not count whose creator no webhook recorded; None if `approver` is known.
+
+    A rejection counts in either case: it can only stop something.
+    """
+    if approver or spec.decision == "Reject":
+        return None
+    return Answered(
+        accepted=False,
+        reason="Unproven",
+        message=f"no admission webhook recorded who created it, so it does not count; use `formulary approve {run.id}`"
+        ", the console or REST, or create another once the webhook answers (webhook.enabled of the chart)",
+        invocation_id=run.id,
+    )
+
+
+def approval_status(document: Mapping[str, Any], answered: Answered, *, now: str) -> Json:
+    """The status that the object should have; null where a field should be absent."""
+    said = Said(type="Accepted", met=answered.accepted, reason=answered.reason, message=answered.message)
+    return {
+        "invocationId": answered.invocation_id or None,
+        "accepted": answered.accepted,
+        "approver": answered.approver or None,
+        "message": answered.message,
+        "observedGeneration": document["metadata"].get("generation"),
+        "conditions": conditions([said], document=document, now=now),
+    }
+
+
+def is_answered(document: Mapping[str, Any]) -> bool:
+    """Whether it is said of this generation what became of it, for good."""
+    accepted = find(conditions_of(document), "Accepted")
+    current = accepted.get("observedGeneration") == document["metadata"].get("generation")
+    return current and accepted.get("reason") != UNKNOWN_RUN
+
+
+def counted(document: Mapping[str, Any]) -> bool:
+    """Whether the approval was accepted when it was looked at last."""
+    return find(conditions_of(document), "Accepted").get("status") == "True"
+
+
+def approval_change(document: Mapping[str, Any], answered: Answered) -> Transition | None:
+    """The Event that an answer deserves: it is another one than before."""
+    if find(conditions_of(document), "Accepted").get("reason") == answered.reason:
+        return None
+    return Transition(
+        type="Normal" if answered.accepted else "Warning", reason=answered.reason, message=answered.message
+    )

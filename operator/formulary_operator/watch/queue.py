@@ -1,11 +1,14 @@
 """Objects to reconcile: each once, one worker at a time on it, failures again after a growing pause.
 
 The watch, the resync and the poller of runs add names; the workers of `runtime` take them. Emergencies come first.
+While another replica leads, changes of the watch are noted, so that this one goes on where that one ended: a listing of
+everything takes seconds, and comparing it more of them.
 """
 
 import asyncio
 import itertools
 import random
+import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -28,10 +31,10 @@ CATALOG_KINDS = (WORKFLOWS, ANALYSES)
 """What the catalog is made from; without them there is nothing to do."""
 RUN_KINDS = (INVOCATIONS, CONTRACTS, APPROVALS)
 """What runs are asked for, governed and approved with."""
-
-
 SOURCE_KINDS = (INCIDENT_SOURCES,)
 """Where incidents come from beside AIAnalysis objects."""
+NOTED_SECONDS = 60.0
+"""Longer than a lease is honoured and the next leader starts. What changed before, the former leader has seen."""
 
 
 class Priority(IntEnum):
@@ -135,3 +138,40 @@ def key_of(resource: Resource, document: Mapping[str, Any]) -> ObjectKey:
     """The key of an object as the API server gave it."""
     metadata = document["metadata"]
     return ObjectKey(resource.plural, metadata["namespace"], metadata["name"])
+
+
+class StandbyNotes:
+    """Queues what changes while this replica leads, and what changed shortly before it began to."""
+
+    def __init__(self, queue: WorkQueue[ObjectKey], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._leads = False
+        self._noted: dict[ObjectKey, tuple[float, Priority]] = {}
+        """By when they changed, the latest last."""
+
+    def changed(self, key: ObjectKey, priority: Priority) -> None:
+        """Queue an object that changed, or note it."""
+        if self._leads:
+            self._queue.add(key, priority)
+            return
+        self._noted.pop(key, None)
+        self._noted[key] = (self._clock(), priority)
+        self._forget()
+
+    def lead(self) -> None:
+        """Queue what was noted, and from now on each change."""
+        self._leads = True
+        self._forget()
+        for key, (_, priority) in self._noted.items():
+            self._queue.add(key, priority)
+        self._noted.clear()
+
+    def rest(self) -> None:
+        """Queue nothing more: the next leader will see it."""
+        self._leads = False
+
+    def _forget(self) -> None:
+        oldest = self._clock() - NOTED_SECONDS
+        while self._noted and next(iter(self._noted.values()))[0] < oldest:
+            del self._noted[next(iter(self._noted))]

@@ -12,7 +12,7 @@ from formulary_catalog.store.audit.checkpoints import CheckpointStore
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.database.connection import Database
-from formulary_operator.audit.auditing import Auditing
+from formulary_operator.audit import Auditing
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
 from support.trail import KEY, write_trace

@@ -17,8 +17,7 @@ from formulary_catalog.domain.patterns import IN_WORDS, RUN_ID
 from formulary_catalog.domain.runs.run import id_of_request
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import InvalidManifest
-from formulary_operator.api.approval import ApprovalSpec
-from formulary_operator.api.invocation import InvocationSpec
+from formulary_operator.api.invocation import ApprovalSpec, InvocationSpec
 from support import manifest
 
 LOWER = set(string.ascii_lowercase + string.digits)

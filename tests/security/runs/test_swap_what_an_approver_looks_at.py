@@ -18,7 +18,7 @@ from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_operator.api.names import APPROVALS, INVOCATIONS
-from formulary_operator.runs.content import digest_of
+from formulary_operator.runs.plan import digest_of
 from support.cluster import OperatorAccount, condition, fetch, objects
 from support.cluster_runs import (
     IMAGE,

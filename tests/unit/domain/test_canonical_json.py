@@ -13,7 +13,7 @@ from formulary_catalog.domain.governance.verdict import verdict
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.runs.run import digest, id_of_object, id_of_request
 from formulary_catalog.domain.workflows.identity import content_hash
-from formulary_operator.runs.content import digest_of
+from formulary_operator.runs.plan import digest_of
 from support.runs import request
 
 VALUE: dict[str, Any] = {

@@ -36,7 +36,6 @@ SHORTER = {
     "formulary_catalog/store/migrations/env.py": "the entry point that Alembic asks for",
     "formulary_operator/access/identity.py": "a type that checks of callers and of runs share",
     "formulary_operator/admission/paths.py": "pure, and the secret of it: webhook and configuration must agree",
-    "formulary_operator/api/contract.py": "one file a kind; its fields are the catalog's",
     "formulary_operator/kube/patching.py": "a standard's algorithm (RFC 7386), pure",
 }
 """Modules of fewer lines than `SHORTEST`, each with the reason why it is one."""

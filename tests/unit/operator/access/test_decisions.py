@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from formulary_catalog.errors import Unavailable
-from formulary_operator.access.cache import (
+from formulary_operator.access.reviews import (
     BRIEF_SECONDS,
     LASTING_SECONDS,
     OF_ONE_ASKER,

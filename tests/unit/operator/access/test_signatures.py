@@ -12,7 +12,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from formulary_operator.access.signatures import Signatures
+from formulary_operator.access.authentication import Signatures
 from support.kube_clients import answered_by, gone
 
 FIRST, SECOND = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))

@@ -13,23 +13,26 @@ from formulary_catalog.domain.stored import StoredVersion, WorkflowOutcome
 from formulary_catalog.domain.workflows.inputs import check_input
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import FormularyError, InvalidInput, NotInvocable
-from formulary_operator.api.approval import ApprovalSpec
+from formulary_operator.api.invocation import ApprovalSpec
 from formulary_operator.engines import engine_of, observations
 from formulary_operator.kube.conditions import conditions_of, find
 from formulary_operator.kube.patching import merge_patch
-from formulary_operator.runs.approval_status import UNKNOWN_RUN, Answered, approval_status, is_answered, unproven
-from formulary_operator.runs.content import content_of
-from formulary_operator.runs.plan import is_owned, outcome_message, plan_of, seconds_left, secret_of
+from formulary_operator.runs.plan import content_of, is_owned, outcome_message, plan_of, seconds_left, secret_of
 from formulary_operator.runs.request import parse_run_request, requested_run
 from formulary_operator.runs.status import (
+    UNKNOWN_RUN,
+    Answered,
     RunRefusal,
+    approval_status,
     change,
     desired_object,
+    is_answered,
     is_settled,
     owner_of,
     refused_status,
     run_status,
     stands_for,
+    unproven,
 )
 from support.cluster_runs import INPUT, remedy
 from support.manifest import invocation

@@ -11,8 +11,7 @@ from formulary_catalog.errors import StartupError
 from formulary_catalog.store.incident_sources import IncidentSourceWriter
 from formulary_operator.reporting import Reporter
 from formulary_operator.sources.reconciler import SourceReconciler
-from formulary_operator.watch.queue import ObjectKey, Priority, WorkQueue
-from formulary_operator.watch.standby import NOTED_SECONDS, StandbyNotes
+from formulary_operator.watch.queue import NOTED_SECONDS, ObjectKey, Priority, StandbyNotes, WorkQueue
 from support.kube_clients import answered_by
 
 

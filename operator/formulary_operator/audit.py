@@ -1,4 +1,7 @@
-"""Watches over the audit trail: checkpoints while it grows, and a verification of all of it every few hours."""
+"""Watches over the audit trail: checkpoints while it grows, and a verification of all of it every few hours.
+
+Checkpoints are published in a ConfigMap, which the owner of the database alone cannot change.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Sequence
@@ -10,13 +13,15 @@ import structlog
 from formulary_catalog.domain.audit.chain import IntegrityFinding
 from formulary_catalog.domain.audit.checkpoint import Seen
 from formulary_catalog.domain.audit.verification import Replay
-from formulary_catalog.errors import FormularyError, Unavailable
+from formulary_catalog.errors import FormularyError, NotFound, Unavailable
 from formulary_catalog.store.audit.checkpoints import CheckpointStore, keep_checkpointing
 from formulary_catalog.store.audit.keys import public_keys, signing_key
-from formulary_catalog.store.audit.publishing import CheckpointPlace, place_of, publish
+from formulary_catalog.store.audit.publishing import KEPT, CheckpointPlace, parse_lines, place_of, publish, spell_lines
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.database.connection import Database
-from formulary_operator.audit.publishing import ConfigMapPlace
+from formulary_operator.api.names import CONFIG_MAPS, Json
+from formulary_operator.kube.client import KubeClient
+from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
 
@@ -24,6 +29,7 @@ _MAX_LOGGED = 20
 _SOON_SECONDS = 300.0
 """Until the first verification, and after one that did not come to an end."""
 _log = structlog.get_logger(__name__)
+_KEY = "checkpoints"
 
 
 class Auditing:
@@ -41,7 +47,7 @@ class Auditing:
         *,
         database: Database,
         metrics: OperatorMetrics,
-        config_map: ConfigMapPlace | None = None,
+        config_map: "ConfigMapPlace | None" = None,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
@@ -161,3 +167,42 @@ async def _answered(until: Awaitable[datetime | None]) -> datetime | None:
         return await until
     except Unavailable:
         return None
+
+
+class ConfigMapPlace:
+    """A ConfigMap that is there already: to change one by name takes less rights than to make any."""
+
+    def __init__(self, client: KubeClient, *, events: EventRecorder, namespace: str, name: str) -> None:
+        self._client = client
+        self._events = events
+        self._path = CONFIG_MAPS.path(namespace=namespace, name=name)
+        self._name = f"{namespace}/{name}"
+        self._read: Json | None = None
+
+    async def read(self) -> tuple[Seen, ...]:
+        """What it holds, the newest last.
+
+        Raises:
+            NotFound: it is not there.
+            InvalidInput: it holds something else.
+        """
+        self._read = await self._client.get(self._path)
+        if self._read is None:
+            raise NotFound(
+                f"there is no ConfigMap {self._name} to publish checkpoints in; upgrade the release, or create an "
+                "empty one",
+                reference=self._name,
+            )
+        return parse_lines((self._read.get("data") or {}).get(_KEY, ""), place=f"ConfigMap {self._name}")
+
+    async def write(self, published: Sequence[Seen], new: Sequence[Seen]) -> None:
+        """Add the newest to it, unless it has changed since it was read."""
+        version = self._read["metadata"]["resourceVersion"] if self._read is not None else ""
+        patch = {"metadata": {"resourceVersion": version}, "data": {_KEY: spell_lines([*published, *new][-KEPT:])}}
+        await self._client.merge(self._path, patch)
+
+    async def warn(self, message: str) -> None:
+        """Write an Event about it, as far as it is there."""
+        if self._read is not None:
+            regarding = {"apiVersion": CONFIG_MAPS.api_version, "kind": CONFIG_MAPS.kind, **self._read}
+            await self._events.record(regarding, type="Warning", reason="TrailBroken", message=message)

@@ -1,1 +1,0 @@
-"""The audit trail watched over by the operator."""
