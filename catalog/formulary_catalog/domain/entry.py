@@ -16,8 +16,7 @@ from formulary_catalog.domain.alerts.source import SourceManifest, SourceSpec
 from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.domain.governance.contract import ContractManifest, hidden_in_contract
 from formulary_catalog.domain.incidents import AIAnalysis, RequestContext, request_context
-from formulary_catalog.domain.knowledge.documents import DOCUMENTS_REVISION, Document
-from formulary_catalog.domain.knowledge.sections import workflow_documents
+from formulary_catalog.domain.knowledge.documents import DOCUMENTS_REVISION, Document, workflow_documents
 from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.visible import Hidden, first_hidden
 from formulary_catalog.domain.workflows.annotated import with_annotated_spec

@@ -2,7 +2,7 @@
 
 `knowledge/documents` runs it. It lists instead of watching: rules change rarely, and a kind that is not there could not
 be watched. Only one object is held at a time, and only if it changed. Expressions are not kept. Where there are more
-alerts than may be kept, namespaces share the room (`domain/coverage/sharing`).
+alerts than may be kept, namespaces share the room (`domain/coverage/alerts`).
 """
 
 import json
@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import structlog
 
-from formulary_catalog.domain.coverage.alerts import MAX_ALERTS, Alert, alerts_of, distinct
-from formulary_catalog.domain.coverage.sharing import by_namespace, shared_room
+from formulary_catalog.domain.coverage.alerts import MAX_ALERTS, Alert, alerts_of, by_namespace, distinct, shared_room
 from formulary_catalog.domain.text import storable
 from formulary_catalog.store.alert_rules import AlertRuleWriter, RuleObject
 from formulary_operator.api.names import PROMETHEUS_RULES, Json

@@ -1,14 +1,17 @@
 """Answers that fit into what a model can read: pure functions from an answer to a smaller one of the same shape.
 
-Every shrunk answer is still valid against its output schema, and says in its notes what is missing.
+Every shrunk answer is still valid against its output schema, and says in its notes what is missing. Lines of a listing
+get shorter before there are fewer of them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import to_json
 
-from formulary_catalog.domain.answers.answer_size import MAX_ANSWER_BYTES
+from formulary_catalog.domain.answers.answer_size import MAX_ANSWER_BYTES, SHORTENED, Cut, cut_lines
+from formulary_catalog.domain.answers.catalog import WorkflowList, WorkflowSummary
 from formulary_catalog.domain.text import cut_short
 
 _MAX_NAMED_TEXTS = 8
@@ -18,6 +21,17 @@ _OPEN = frozenset({"input_schema", "execution", "parameters", "labels"})
 """Of no fixed size and worth nothing in part: left out whole, as the last resort."""
 
 Json = dict[str, Any]
+_LINE_CUTS = (
+    Cut(member="version_id"),
+    Cut(member="namespace"),
+    Cut(member="title", characters=60),
+    Cut(member="signal_types", values=3),
+    Cut(member="indexed_at"),
+    Cut(member="signal_types", values=1),
+    Cut(member="title", characters=40),
+    Cut(member="title", characters=30),
+)
+"""In this order. Programs may count on all other members."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,3 +110,33 @@ def _member(key: str, value: Any, *, cut: _Cut, path: str, named: list[str]) -> 
         named.append(inner)
         return type(value)()
     return _walk(value, cut=cut, path=inner, named=named)
+
+
+def within(listing: WorkflowList, *, limit: int, cursor_after: Callable[[int], str]) -> WorkflowList:
+    """The listing in at most `limit` bytes of compact JSON. `cursor_after` is the cursor behind so many lines.
+
+    Notes say that lines are shortened, and how many of the page did not fit. The first line always stays.
+    """
+    asked = len(listing.workflows)
+    fitting = listing
+    for kept in range(asked, 0, -1):
+        fitting = _lines_of(listing, kept=kept, cursor=cursor_after(kept) if kept < asked else listing.next_cursor)
+        excess = size(fitting.as_json()) - limit
+        if excess <= 0:
+            break
+        fitting = fitting.model_copy(update={"notes": [*fitting.notes, SHORTENED]})
+        lines = [line.model_dump(exclude_unset=True) for line in fitting.workflows]
+        if cut_lines(_LINE_CUTS, lines=lines, excess=size(fitting.as_json()) - limit) <= 0 or kept == 1:
+            fitting = fitting.model_copy(update={"workflows": [WorkflowSummary(**line) for line in lines]})
+            break
+    return fitting
+
+
+def _lines_of(listing: WorkflowList, *, kept: int, cursor: str) -> WorkflowList:
+    """The first lines of a listing, with a note if they are not all."""
+    asked = len(listing.workflows)
+    if kept == asked:
+        return listing
+    note = f"{kept} of {asked} fit; cursor leads on, limit allows a longer answer"
+    fields = listing.model_dump(exclude_unset=True) | {"notes": [*listing.notes, note], "next_cursor": cursor}
+    return WorkflowList(**fields | {"workflows": listing.workflows[:kept]})

@@ -1,16 +1,13 @@
 """One recorded event in words for people: the calls that read and choose.
 
-What governance says, how a run goes and what documents were read is described by `governance_passages`,
-`run_passages` and `knowledge_passages`.
+What governance says and how a run goes is described by `run_passages`.
 """
 
 from collections.abc import Callable, Iterator
 
 from formulary_catalog.domain.audit.chain import HOLD_PLACED, HOLD_RELEASED, TRIAL
-from formulary_catalog.domain.audit.governance_passages import GOVERNANCE_DESCRIPTIONS
-from formulary_catalog.domain.audit.knowledge_passages import KNOWLEDGE_ATTEMPTS, KNOWLEDGE_DESCRIPTIONS
 from formulary_catalog.domain.audit.payload import Recorded
-from formulary_catalog.domain.audit.run_passages import RUN_DESCRIPTIONS
+from formulary_catalog.domain.audit.run_passages import GOVERNANCE_DESCRIPTIONS, RUN_DESCRIPTIONS
 from formulary_catalog.domain.audit.wording import Description, Known, Line, Tone, lines
 
 _SHOWN_CANDIDATES = 5
@@ -20,6 +17,7 @@ _UNSUPPORTED = {
     False: ("which no search before it returned", "none: no search of the caller before it returned this version"),
 }
 """What is said of a selection that is no evidence, by whether it names a search."""
+_SHOWN_DOCUMENTS = 5
 
 
 def describe(kind: str, payload: Recorded, *, known: Known) -> Description:
@@ -201,6 +199,43 @@ def _unknown(kind: str, payload: Recorded) -> Description:
     return Description(title=kind, lines=lines(Line(label=name, text=value) for name, value in payload.pairs()))
 
 
+def _searching_documents(payload: Recorded, known: Known) -> str:
+    arguments = payload.inner("arguments")
+    where = arguments.text("collection") or "all collections"
+    return f"searched documents for “{arguments.text('query')}” in {where}"
+
+
+def _comparing_documents(payload: Recorded, known: Known) -> str:
+    return f"looked for documents like {payload.inner('arguments').text('doc_id') or 'a draft'}"
+
+
+def _reading_document(payload: Recorded, known: Known) -> str:
+    return f"read document {payload.inner('arguments').text('doc_id')}"
+
+
+def _counting_documents(payload: Recorded, known: Known) -> str:
+    return "listed the collections of documents"
+
+
+def _found_documents(attempt: Callable[[Recorded, Known], str]) -> Callable[[Recorded, Known], Description]:
+    def describe(payload: Recorded, known: Known) -> Description:
+        result = payload.inner("result")
+        documents = result.each("documents")
+        return Description(
+            title=f"{attempt(payload, known)}: {len(documents)} of {result.text('total') or 'an unknown number'}",
+            tone=Tone.PLAIN if documents else Tone.WAITING,
+            lines=lines(
+                Line(label="ranked", text=payload.text("mode")),
+                (
+                    Line(label=f"{place}.", text=f"{each.text('doc_id')} ({each.text('score')})")
+                    for place, each in enumerate(documents[:_SHOWN_DOCUMENTS], start=1)
+                ),
+            ),
+        )
+
+    return describe
+
+
 _READING: dict[str, Callable[[Recorded, Known], str]] = {
     "details": _reading,
     "read.related": _looking_around,
@@ -230,6 +265,8 @@ _READING: dict[str, Callable[[Recorded, Known], str]] = {
     "read.columns": _looking_into("the columns of a table"),
     "read.sample": _looking_into("some rows of a table"),
     "read.column_statistics": _looking_into("the statistics of a column"),
+    "read.document": _reading_document,
+    "read.collections": _counting_documents,
 }
 """Calls of which there is nothing to tell but that they were made."""
 
@@ -250,7 +287,8 @@ _ATTEMPTS: dict[str, Callable[[Recorded, Known], str]] = {
     "governance.enforce": lambda payload, known: "contract",
     "governance.verdict": lambda payload, known: "verdict",
     "governance.replay": lambda payload, known: "verified the trace so far",
-    **KNOWLEDGE_ATTEMPTS,
+    "read.documents": _searching_documents,
+    "read.similar": _comparing_documents,
 }
 _DESCRIPTIONS: dict[str, Callable[[Recorded, Known], Description]] = {
     "search": _search,
@@ -270,7 +308,8 @@ _DESCRIPTIONS: dict[str, Callable[[Recorded, Known], Description]] = {
     ),
     HOLD_RELEASED: lambda payload, known: Description(title="released from its hold"),
     **GOVERNANCE_DESCRIPTIONS,
-    **KNOWLEDGE_DESCRIPTIONS,
+    "read.documents": _found_documents(_searching_documents),
+    "read.similar": _found_documents(_comparing_documents),
     **RUN_DESCRIPTIONS,
 }
 KINDS = _DESCRIPTIONS.keys()

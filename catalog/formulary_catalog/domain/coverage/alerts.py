@@ -2,13 +2,17 @@
 
 `loading/rule_files` reads files with it, the operator the objects of a cluster, the edges what callers send.
 `services/workflows/coverage` searches with the queries.
+
+Namespaces share the room for alerts of a cluster: one with very many rules must not crowd out all others. Which alerts
+are kept depends on nothing but how many each object has, so that they stay the same from one comparison to the next.
 """
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.workflows.labels import fold
@@ -29,6 +33,8 @@ _READ = 4096
 """Characters of an annotation that are looked at."""
 _EMPTY_QUOTES = re.compile(r"""(["'`(\[])\s*(["'`)\]])""")
 _MEMBERS = ("name", "severity", "summary")
+_O = TypeVar("_O", bound=tuple[str, str])
+"""An object of the cluster: its namespace and its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,3 +160,31 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def shared_room(sizes: Mapping[_O, int], *, room: int) -> dict[_O, int]:
+    """How many alerts of each object are kept: of each namespace its share, from its objects in the order of names."""
+    left = shares(by_namespace(sizes), room=room)
+    kept: dict[_O, int] = {}
+    for each in sorted(sizes):
+        kept[each] = min(sizes[each], left[each[0]])
+        left[each[0]] -= kept[each]
+    return kept
+
+
+def shares(wanted: Mapping[str, int], *, room: int) -> dict[str, int]:
+    """What each gets of the room: all that it wants, or else as much as any other, but for 1 (max-min fairness)."""
+    given: dict[str, int] = {}
+    # Who wants least is asked first: what it leaves of its part is for the others.
+    for number, name in enumerate(sorted(wanted, key=lambda name: (wanted[name], name))):
+        given[name] = min(wanted[name], room // (len(wanted) - number))
+        room -= given[name]
+    return given
+
+
+def by_namespace(counts: Mapping[_O, int]) -> Counter[str]:
+    """The sums of the namespaces."""
+    sums: Counter[str] = Counter()
+    for each, count in counts.items():
+        sums[each[0]] += count
+    return sums

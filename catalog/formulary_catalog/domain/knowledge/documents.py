@@ -1,19 +1,22 @@
 """A document of a collection: one section of a workflow, of an ended incident or of a runbook.
 
-`sections`, `incidents` and `markdown` make them, the store keeps and finds them, `ranking` orders them. Whatever its
-collection, a document is a title, a text, and what it takes to be allowed to read it.
+`domain/entry`, `incidents` and `markdown` make them, the store keeps and finds them, `ranking` orders them. Whatever
+its collection, a document is a title, a text, and what it takes to be allowed to read it. Labels of a workflow are no
+section of it, custom ones are in no document.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from formulary_catalog.domain.text import WordPlace, with_split_words, words
 from formulary_catalog.domain.visible import visible
-from formulary_catalog.domain.workflows.manifest import MAX_LEXICAL_TEXT
+from formulary_catalog.domain.workflows.identity import workflow_uri
+from formulary_catalog.domain.workflows.manifest import MAX_LEXICAL_TEXT, RemediationWorkflow, Step, title_of
+from formulary_catalog.domain.workflows.sections import written_steps
 
 DOCUMENTS_REVISION = 2
 """Stands for how documents are derived from a workflow; a test says when to raise it. Deriving them again at every look
@@ -153,3 +156,34 @@ def _fitting(line: str) -> int:
 
 def _size(text: str) -> int:
     return len(json.dumps(text, ensure_ascii=False).encode())
+
+
+def workflow_documents(workflow: RemediationWorkflow, *, namespace: str, version_id: str) -> list[Document]:
+    """The documents of one workflow version, `wf_ver_…#when_to_use`, in the order in which they are read."""
+    return documents(
+        list(_sections(workflow)),
+        source_id=version_id,
+        collection=Collection.WORKFLOWS,
+        namespace=namespace,
+        source_file=workflow_uri(namespace=namespace, name=workflow.metadata.name, version=workflow.spec.version),
+        title=title_of(workflow),
+    )
+
+
+def _sections(workflow: RemediationWorkflow) -> Iterator[Section]:
+    spec = workflow.spec
+    described = spec.description
+    yield Section("description", "Description", described.what)
+    yield Section("when_to_use", "When to use", described.when_to_use)
+    yield Section("when_not_to_use", "When not to use", described.when_not_to_use)
+    yield Section("preconditions", "Preconditions", "\n".join([described.preconditions, *_listed(spec.prerequisites)]))
+    yield Section("steps", "Steps", _written(spec.steps))
+    yield Section("rollback_steps", "Rollback steps", _written(spec.rollback_steps))
+
+
+def _written(steps: Iterable[Step]) -> str:
+    return written_steps(step.model_dump(include={"name", "description", "command"}) for step in steps)
+
+
+def _listed(items: Iterable[str]) -> list[str]:
+    return [f"- {item}" for item in items]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from formulary_catalog.domain.pasted.problems import is_compound
-from formulary_catalog.domain.pasted.tables import CELLS
+from formulary_catalog.domain.pasted.states import CELLS
 from formulary_catalog.domain.workflows.labels import SEVERITIES, fold
 
 _TITLE = re.compile(r"\[(?P<first>firing|resolved)(?::\d+)?(?P<more>(?:,[ ]*(?:firing|resolved)(?::\d+)?)*)\]", re.I)

@@ -1,7 +1,7 @@
 """What kubectl prints of objects, and what of a pasted text is of logs, of hosts and of a person.
 
-`reading` calls it with the lines that are of no alert. Rows are read by `tables`, what they and events and conditions
-report by `states`, and what is of no object by `logs`.
+`reading` calls it with the lines that are of no alert. What rows, events and conditions report is read by `states`, and
+what is of no object by `logs`.
 """
 
 import re
@@ -10,8 +10,20 @@ from dataclasses import dataclass, field
 
 from formulary_catalog.domain.pasted.logs import has_log, is_logged, of_host, of_pod_limit, reports_error, shortened
 from formulary_catalog.domain.pasted.problems import Finding, finding, is_compound
-from formulary_catalog.domain.pasted.states import is_trouble, of_condition, of_event, of_state, says_more_than_restarts
-from formulary_catalog.domain.pasted.tables import CELLS, HEAD_WORDS, KIND_BY_COLUMN, ROWS, cells_of, kind_of, of_row
+from formulary_catalog.domain.pasted.states import (
+    CELLS,
+    HEAD_WORDS,
+    KIND_BY_COLUMN,
+    ROWS,
+    cells_of,
+    is_trouble,
+    kind_of,
+    of_condition,
+    of_event,
+    of_row,
+    of_state,
+    says_more_than_restarts,
+)
 
 _FRAME = re.compile(r"(?=.*---)[\s-]+|\s*Type\s+(?:Reason|Status)\b.*")
 _GAP = r"(?:[ ]{2,}|[ ]*\t[ \t]*)"

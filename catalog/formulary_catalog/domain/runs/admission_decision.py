@@ -1,15 +1,24 @@
 """From a request for a run and what is known now to the state of the run: the rules applied.
 
 `store/runs/submission` and `lifecycle` call it in their transactions, at the request and again at the start.
+What a decision turned on is stored with it by `store/runs/decisions`, so that other rules can make it again. Contracts
+are not part of that: they are what changes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from formulary_catalog.domain.governance.contract import Contract
-from formulary_catalog.domain.governance.decision import Approval, DecisionOutcome, RunDecision, RunEvidence, decide
+from formulary_catalog.domain.governance.decision import (
+    Approval,
+    ApprovalDecision,
+    DecisionOutcome,
+    RunDecision,
+    RunEvidence,
+    decide,
+)
 from formulary_catalog.domain.governance.gate import RunFacts
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
@@ -23,6 +32,7 @@ REPEAT_HOURS = 24
 _DRY_RUN_ONLY = "A dry run needs no approval. A real run would meet:"
 _OTHER_CONTENT = "An approval of other content than would run now does not count."
 _STAYS_DRY = "Accepted as a dry run, and stays one; ask again for a run by the current rules."
+FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,3 +128,69 @@ def overdue(run: Invocation, *, now: datetime) -> str:
             "if it is still needed"
         )
     return ""
+
+
+class BasisUnreadable(ValueError):
+    """A stored basis that this release cannot decide from; the message says what is wrong, without its values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionBasis:
+    """The facts of a run and the situation at a decision on it; `situation` holds no contracts, and no halts of any."""
+
+    facts: Mapping[str, Any]
+    situation: Situation
+
+    def as_json(self) -> dict[str, Any]:
+        """The basis as it is stored."""
+        situation = self.situation
+        selection = situation.selection
+        return {
+            "format": FORMAT,
+            "facts": dict(self.facts),
+            "now": situation.now.astimezone(UTC).isoformat(),
+            "selection": asdict(selection) if selection is not None else None,
+            "recent_failures": situation.recent_failures,
+            "approvals": [_recorded(approval) for approval in situation.approvals],
+            "approved_other_content": situation.approved_other_content,
+            "halts": [_recorded(halt) for halt in situation.halts if not halt.contract],
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "DecisionBasis":
+        """The basis that `as_json` wrote.
+
+        Raises:
+            BasisUnreadable: another release wrote it in another form, or facts are missing.
+        """
+        if stored.get("format") != FORMAT:
+            raise BasisUnreadable("it was recorded in the form of another release")
+        try:
+            RunFacts.from_json(stored["facts"])
+            selection = stored["selection"]
+            situation = Situation(
+                contracts=(),
+                approvals=tuple(_approval_of(approval) for approval in stored["approvals"]),
+                selection=None if selection is None else Selection(**selection),
+                recent_failures=stored["recent_failures"],
+                now=datetime.fromisoformat(stored["now"]),
+                approved_other_content=stored["approved_other_content"],
+                halts=tuple(Halt(**{**halt, "at": datetime.fromisoformat(halt["at"])}) for halt in stored["halts"]),
+            )
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise BasisUnreadable("facts are missing") from None
+        return cls(facts=stored["facts"], situation=situation)
+
+
+def _recorded(said: Approval | Halt) -> dict[str, Any]:
+    return {**asdict(said), "at": said.at.astimezone(UTC).isoformat() if said.at is not None else None}
+
+
+def _approval_of(stored: Mapping[str, Any]) -> Approval:
+    at = stored["at"]
+    return Approval(
+        decision=ApprovalDecision(stored["decision"]),
+        approver=stored["approver"],
+        reason=stored["reason"],
+        at=datetime.fromisoformat(at) if at is not None else None,
+    )

@@ -13,8 +13,7 @@ from enum import StrEnum
 from formulary_catalog.domain.governance.contract import Contract
 from formulary_catalog.domain.governance.decision import DecisionOutcome, RunDecision
 from formulary_catalog.domain.governance.halting import Halt, halt_reason
-from formulary_catalog.domain.runs.admission_decision import judge
-from formulary_catalog.domain.runs.decision_basis import DecisionBasis
+from formulary_catalog.domain.runs.admission_decision import DecisionBasis, judge
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
 

@@ -27,7 +27,7 @@ from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.decision import RunDecision
 from formulary_catalog.domain.governance.run_risks import FROZEN_WINDOW
 from formulary_catalog.domain.moments import moment, moment_said
-from formulary_catalog.domain.runs.decision_basis import BasisUnreadable, DecisionBasis
+from formulary_catalog.domain.runs.admission_decision import BasisUnreadable, DecisionBasis
 from formulary_catalog.domain.runs.rehearsal import Change, Comparison, RecordedDecision, Rehearsal, Rulebook
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.visible import visible

@@ -7,12 +7,12 @@ from typing import Any
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers.browsing import FacetedList, FacetsAnswer, FacetValue
 from formulary_catalog.domain.answers.catalog import WorkflowList, WorkflowSummary
+from formulary_catalog.domain.answers.shortening import within
 from formulary_catalog.domain.cursor import Place, cursor, place_of
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import not_invocable_notes, workflow_summary
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.labels import UNCONSTRAINED, Constraints, fold
-from formulary_catalog.domain.workflows.listing import within
 from formulary_catalog.domain.workflows.requests import EVERYTHING_SERVED, STATUSES, ListingRequest
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.kernel.parts import CatalogParts

@@ -14,8 +14,7 @@ import asyncpg
 
 from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.decision import Approval, ApprovalDecision, RunDecision
-from formulary_catalog.domain.runs.admission_decision import REPEAT_HOURS, Selection, Situation
-from formulary_catalog.domain.runs.decision_basis import DecisionBasis
+from formulary_catalog.domain.runs.admission_decision import REPEAT_HOURS, DecisionBasis, Selection, Situation
 from formulary_catalog.domain.runs.run import UNPROVEN_USERS, Invocation, NewInvocation
 from formulary_catalog.domain.runs.start_checks import Present, TargetNow, Withdrawn, facts_now
 from formulary_catalog.errors import InvalidInput, Unavailable

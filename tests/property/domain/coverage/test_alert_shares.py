@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.coverage.sharing import by_namespace, shared_room, shares
+from formulary_catalog.domain.coverage.alerts import by_namespace, shared_room, shares
 
 SIZES = st.dictionaries(st.tuples(st.sampled_from("abcd"), st.sampled_from("pqrst")), st.integers(0, 30), max_size=20)
 ROOM = st.integers(0, 120)

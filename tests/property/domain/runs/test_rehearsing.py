@@ -12,8 +12,7 @@ from formulary_catalog.domain.governance.contract import Contract, Effect, contr
 from formulary_catalog.domain.governance.decision import Approval, ApprovalDecision, DecisionOutcome
 from formulary_catalog.domain.governance.gate import RunFacts
 from formulary_catalog.domain.governance.halting import Halt
-from formulary_catalog.domain.runs.admission_decision import Selection, Situation, judge
-from formulary_catalog.domain.runs.decision_basis import BasisUnreadable, DecisionBasis
+from formulary_catalog.domain.runs.admission_decision import BasisUnreadable, DecisionBasis, Selection, Situation, judge
 from formulary_catalog.domain.runs.rehearsal import Change, RecordedDecision, Rehearsal, Rulebook
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

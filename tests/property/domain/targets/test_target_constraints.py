@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.incidents import AIAnalysis, RequestContext, constraints_of, request_context
-from formulary_catalog.domain.targets.context import target_context
-from formulary_catalog.domain.targets.detected import UNKNOWN
+from formulary_catalog.domain.targets.context import UNKNOWN, target_context
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.domain.targets.surroundings import Surroundings
 from formulary_catalog.domain.workflows.labels import WorkflowLabels, declared

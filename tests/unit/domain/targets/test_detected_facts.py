@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.incidents import constraints_of
-from formulary_catalog.domain.targets.context import further_context, target_context
-from formulary_catalog.domain.targets.detected import UNKNOWN, detected_facts
+from formulary_catalog.domain.targets.context import UNKNOWN, detected_facts, further_context, target_context
 from formulary_catalog.domain.targets.mapping import DEFAULT_MAPPING
 from formulary_catalog.domain.targets.reference import TargetReference
 from formulary_catalog.domain.targets.surroundings import ObjectMetadata, SelectorTerm, Surroundings, selector_of
