@@ -10,7 +10,7 @@ import yaml
 from helm_python import HelmValuesError
 
 from formulary_catalog.metrics import Metrics
-from formulary_operator.admission.paths import ASKED
+from formulary_operator.admission.review import ASKED
 from formulary_operator.metrics import OperatorMetrics
 from support import charts
 from support.metrics import served

@@ -9,7 +9,7 @@ import yaml
 from formulary_catalog.domain.console_address import DOCUMENTATION
 from formulary_catalog.domain.targets.reading import BUDGETS
 from formulary_catalog.domain.targets.reference import KINDS
-from formulary_operator.admission.paths import ASKED
+from formulary_operator.admission.review import ASKED
 from support import charts
 
 CI = charts.ci_values()

@@ -11,7 +11,7 @@ import pytest
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.admission.certificates import ServingCertificate, directory
 from formulary_operator.admission.issuing import issue, usable
-from formulary_operator.admission.paths import path_of
+from formulary_operator.admission.review import path_of
 from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import application
 from formulary_operator.api.names import SECRETS

@@ -14,7 +14,7 @@ import pytest
 from formulary_catalog.errors import StartupError
 from formulary_operator.admission.certificates import ServingCertificate
 from formulary_operator.admission.issuing import CertificatePair, issue
-from formulary_operator.admission.paths import path_of
+from formulary_operator.admission.review import path_of
 from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import application
 from formulary_operator.metrics import OperatorMetrics

@@ -14,7 +14,7 @@ from formulary_catalog.domain.analytics.scope import AnalyticsScope
 from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.kernel.parts import CatalogParts
-from formulary_catalog.services.analytics.service import AnalyticsService, Rate
+from formulary_catalog.services.analytics import AnalyticsService, Rate
 from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.store.analytics.connection import InsightDatabase
 from formulary_catalog.store.analytics.sessions import ROLE

@@ -27,17 +27,16 @@ from formulary_catalog.edges.console import router as console
 from formulary_catalog.edges.console.route import error_page
 from formulary_catalog.edges.console.sessions import Sessions
 from formulary_catalog.edges.console.visitor import Door
-from formulary_catalog.edges.http.authentication import Anybody, Counted, Identification
+from formulary_catalog.edges.http.authentication import Anybody, Counted, Identification, ProtectedResource
 from formulary_catalog.edges.http.concurrency import Admission
 from formulary_catalog.edges.http.health import AlertStates, CatalogSize
 from formulary_catalog.edges.http.health import router as probes
 from formulary_catalog.edges.http.middleware import LOOPBACK_NAMES, MAX_BODY_BYTES, Edge, HostRule
-from formulary_catalog.edges.http.protected_resource import ProtectedResource
 from formulary_catalog.edges.http.senders import Senders
 from formulary_catalog.edges.http.trusted_proxy import TrustedProxy
 from formulary_catalog.edges.mcp.server import mcp_server
 from formulary_catalog.edges.mcp.toolsets import AddressChecked
-from formulary_catalog.edges.rest import alerts, invocations, routes, ruling
+from formulary_catalog.edges.rest import invocations, routes, ruling
 from formulary_catalog.edges.rest.calls import PREFIX, tagged
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.operations.services import Services
@@ -51,7 +50,7 @@ _UNCHANGED = "The answer still has the ETag of If-None-Match."
 _ROUTERS = (
     routes.router,
     routes.search_router,
-    alerts.router,
+    routes.alerts_router,
     routes.health_router,
     ruling.router,
     invocations.router,

@@ -10,7 +10,7 @@ from formulary_catalog.settings import Settings
 
 if TYPE_CHECKING:
     from formulary_catalog.kernel.parts import CatalogParts
-    from formulary_catalog.services.analytics.service import AnalyticsService
+    from formulary_catalog.services.analytics import AnalyticsService
     from formulary_catalog.services.audit.incidents import IncidentReading
     from formulary_catalog.services.audit.traces import TraceReading
     from formulary_catalog.services.governance.halts import Halts
@@ -64,7 +64,7 @@ class Services:
     def on(cls, parts: "CatalogParts", *, settings: Settings) -> "Services":
         """All services of the catalog that has these parts."""
         # Here, because stdio answers `initialize` before it loads them: they take longer than the protocol.
-        from formulary_catalog.services.analytics.service import AnalyticsService
+        from formulary_catalog.services.analytics import AnalyticsService
         from formulary_catalog.services.audit.incidents import IncidentReading
         from formulary_catalog.services.audit.traces import TraceReading
         from formulary_catalog.services.governance.halts import Halts

@@ -9,7 +9,7 @@ import structlog
 
 from formulary_operator.admission.certificates import CertificateSource
 from formulary_operator.admission.issuing import CertificatePair
-from formulary_operator.admission.paths import path_of
+from formulary_operator.admission.review import path_of
 from formulary_operator.api.names import VALIDATING_WEBHOOKS, Json
 from formulary_operator.kube.client import KubeClient
 

@@ -1,5 +1,11 @@
-"""What the API server asks before it stores an object, and the answers: AdmissionReview of admission.k8s.io/v1."""
+"""What the API server asks before it stores an object, and the answers: AdmissionReview of admission.k8s.io/v1.
 
+It asks at secret paths: that it knows them proves that it is the API server. Each webhook of the configuration has its
+own, which follows from the token; it says nothing about the token or the other paths. All have `failurePolicy: Ignore`:
+under `Fail` the API server shows the address to each client whose call fails.
+"""
+
+import hmac
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +21,13 @@ _JUDGED = ("CREATE", "UPDATE")
 _RESOURCES = {(resource.group, resource.kind): resource for resource in (WORKFLOWS, INVOCATIONS, APPROVALS, CONTRACTS)}
 _INVALID = 422
 """Never 409, also for a version that is taken: clients would take that for a lost race and send the same again."""
+PREFIX = "/validate"
+
+ASKED: dict[str, tuple[Resource, ...]] = {
+    "workflows.formulary.dev": (WORKFLOWS,),
+    "governance.formulary.dev": (CONTRACTS, INVOCATIONS, APPROVALS),
+}
+"""What each webhook of the chart's configuration asks about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,3 +193,20 @@ def _text(values: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidInput(f"{key} is missing or no text; send a {KIND} of {API_VERSION}", field=key)
     return value
+
+
+def path_of(webhook: str, *, token: str) -> str:
+    """The path of one webhook of the configuration."""
+    return f"{PREFIX}/{_secret(webhook, token=token)}"
+
+
+def asked_at(secret: str, *, token: str) -> tuple[Resource, ...]:
+    """What may be asked about at the path that ends so; nothing at a wrong one."""
+    for webhook, resources in ASKED.items():
+        if hmac.compare_digest(_secret(webhook, token=token).encode(), secret.encode()):
+            return resources
+    return ()
+
+
+def _secret(webhook: str, *, token: str) -> str:
+    return hmac.digest(token.encode(), webhook.encode(), "sha256").hex()

@@ -21,8 +21,7 @@ from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.admission.certificates import CertificateSource, SelfSigned, ServingCertificate, directory
 from formulary_operator.admission.configuration import WebhookConfiguration
-from formulary_operator.admission.paths import PREFIX, asked_at
-from formulary_operator.admission.review import question
+from formulary_operator.admission.review import PREFIX, asked_at, question
 from formulary_operator.admission.validator import Validator
 from formulary_operator.api.names import Resource
 from formulary_operator.kube.client import KubeClient

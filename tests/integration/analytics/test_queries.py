@@ -9,7 +9,7 @@ from formulary_catalog.domain.analytics.answers import QueryAnswer
 from formulary_catalog.domain.analytics.statement import TABLES
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import InvalidInput, NotAllowed, NotSetUp
-from formulary_catalog.services.analytics.service import AnalyticsService
+from formulary_catalog.services.analytics import AnalyticsService
 from formulary_catalog.store.analytics.connection import MAX_COLUMNS
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import databases

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from formulary_catalog.domain.console_address import DOCUMENTATION
-from formulary_catalog.edges.console import assets
+from formulary_catalog.edges.console import templating
 from formulary_catalog.edges.console.templating import NAVIGATION
 from formulary_catalog.edges.http.middleware import MAX_BODY_BYTES
 from formulary_catalog.kernel.parts import CatalogParts
@@ -18,7 +18,7 @@ from support.access import EVERYWHERE, KnownCallers, Rights
 from support.serving import catalog, serving
 from support.visiting import OWN_FORM, Page, visiting
 
-STATIC = Path(assets.__file__).parent / "static"
+STATIC = Path(templating.__file__).parent / "static"
 POLICY = {
     "default-src 'none'",
     "script-src 'self'",
@@ -147,7 +147,7 @@ def test_files_of_others_are_those_that_the_page_beside_them_names() -> None:
     table = re.findall(
         r"^\| `([^`]+)` \|.*\| `([0-9a-f]{64})` \| .*`([\w.]+)` \|$", (STATIC / "README.md").read_text(), re.M
     )
-    assert {name for name, _, _ in table} == {assets.HTMX, assets.PICO}
+    assert {name for name, _, _ in table} == {templating.HTMX, templating.PICO}
     for name, digest, licence in table:
         assert hashlib.sha256((STATIC / name).read_bytes()).hexdigest() == digest
         assert (STATIC / licence).exists()

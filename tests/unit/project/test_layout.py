@@ -19,7 +19,6 @@ MIGRATIONS = PACKAGES[0] / "store" / "migrations" / "versions"
 WIDEST_FOLDER = 15
 SHORTEST, LONGEST = 40, 400
 SHORTER = {
-    "formulary_catalog/edges/rest/alerts.py": "an address of its own, which other systems post to",
     "formulary_catalog/store/embedded/template.py": "a program of the Dockerfile, run once",
     "formulary_catalog/edges/cli/audit/commands.py": "the group alone: its commands have a module each",
     "formulary_catalog/edges/cli/cluster/console.py": "one command; what it shares with the plugin is beside it",
@@ -35,7 +34,6 @@ SHORTER = {
     "formulary_catalog/store/ended_sessions.py": "one row of a session that is over; the console alone asks",
     "formulary_catalog/store/migrations/env.py": "the entry point that Alembic asks for",
     "formulary_operator/access/identity.py": "a type that checks of callers and of runs share",
-    "formulary_operator/admission/paths.py": "pure, and the secret of it: webhook and configuration must agree",
     "formulary_operator/kube/patching.py": "a standard's algorithm (RFC 7386), pure",
 }
 """Modules of fewer lines than `SHORTEST`, each with the reason why it is one."""

@@ -1,6 +1,6 @@
 """What the views of `insight` show to one caller, and the proof by which the database believes it.
 
-`services/analytics/service` makes the scope from the caller's rights, `store/analytics/connection` says it in the
+`services/analytics` makes the scope from the caller's rights, `store/analytics/connection` says it in the
 transaction. The proof keeps a statement from choosing another one: a caller of `set_config` can set what the views
 read.
 """

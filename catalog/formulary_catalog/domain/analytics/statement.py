@@ -1,6 +1,6 @@
 """What a statement must look like to be sent to the database: one SELECT over tables of `insight`.
 
-`services/analytics/service` calls it first, for an early refusal that says what to write instead. It is not what keeps
+`services/analytics` calls it first, for an early refusal that says what to write instead. It is not what keeps
 data safe: the role, the transaction and the views are (`docs/analytics.md`). So it refuses few things, and it changes
 nothing: what is run is the text of the caller.
 """

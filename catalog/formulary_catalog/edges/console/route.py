@@ -1,4 +1,8 @@
-"""The route of every page: strangers are led to the sign-in page, forms are checked, failures become pages."""
+"""The route of every page: strangers are led to the sign-in page, forms are checked, failures become pages.
+
+The fields of an address are checked as arguments of an endpoint are. Pages belong to no incident; one that is looked at
+is a field like any other.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,17 +13,22 @@ from urllib.parse import urlencode
 import structlog
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
 from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.domain.governance.halting import Halt
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.edges.calls.audited_call import checked
 from formulary_catalog.edges.calls.failures import Failure, failure_of, within_deadline
 from formulary_catalog.edges.console.security import forget_session, protect, require_own_form
 from formulary_catalog.edges.console.templating import render
 from formulary_catalog.edges.console.visitor import OPEN_PATHS, Visitor, visitor_of
 from formulary_catalog.edges.rest.calls import retry_headers, services_of
-from formulary_catalog.errors import FormularyError
+from formulary_catalog.errors import FormularyError, InvalidInput
+from formulary_catalog.operations.arguments.target import with_target
+from formulary_catalog.operations.operation import A, Call, Operation, R
 
 SIGN_IN = f"{CONSOLE_PATH}/sign-in"
 SIGN_OUT = f"{CONSOLE_PATH}/sign-out"
@@ -136,3 +145,63 @@ async def _waiting(request: Request) -> int:
             return await services_of(request).runs.waiting_count(visitor_of(request).caller)
     except (FormularyError, TimeoutError):
         return 0
+
+
+def filled(request: Request) -> dict[str, Any]:
+    """The fields that hold something: forms send blank ones as well. What is given several times is a list."""
+    query = request.query_params
+    given = {name: [value for value in query.getlist(name) if value.strip()] for name in query}
+    return {name: values[0] if len(values) == 1 else values for name, values in given.items() if values}
+
+
+async def asked(request: Request, action: str, model: type[A]) -> A:
+    """The fields of the address as `model` has them; `action` is what the trail calls one that is refused.
+
+    Raises:
+        InvalidInput: a field is unknown, missing, of a wrong type or out of bounds.
+        Unavailable: the catalog is not loaded yet.
+    """
+    given = {**filled(request), **request.path_params}
+    _, arguments = await checked(
+        lambda _: model.read(given),
+        action=action,
+        given=lambda: model.recordable(given),
+        headers=None,
+        trail=services_of(request).parts.trail,
+        readiness=request.app.state.readiness,
+        caller=visitor_of(request).caller,
+    )
+    return arguments
+
+
+async def answer_to(request: Request, operation: Operation[A, R], *, arguments: A | None = None) -> R:
+    """What the visitor is answered to an operation; without `arguments` they are the fields of the address.
+
+    Raises:
+        FormularyError: as `asked`, or the service's own.
+    """
+    if arguments is None:
+        arguments = await asked(request, operation.action, operation.arguments)
+    call = Call(
+        services=services_of(request),
+        arguments=arguments,
+        context=with_target(ContextReference(), arguments),
+        caller=visitor_of(request).caller,
+        browsing=True,
+    )
+    return await operation.run(call)
+
+
+async def file_text(form: FormData) -> str:
+    """The text of the file in the form; empty without one.
+
+    Raises:
+        InvalidInput: it is not UTF-8.
+    """
+    file = form.get("file")
+    if not isinstance(file, UploadFile):
+        return ""
+    try:
+        return (await file.read()).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"the file is not UTF-8 text (byte {error.start}); save it as UTF-8", field="file") from None

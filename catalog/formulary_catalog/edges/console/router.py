@@ -4,7 +4,6 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import RedirectResponse
 
 from formulary_catalog.domain.console_address import CONSOLE_PATH, FAVICON_PATH
-from formulary_catalog.edges.console.assets import asset_response
 from formulary_catalog.edges.console.pages import (
     catalog,
     coverage,
@@ -19,6 +18,7 @@ from formulary_catalog.edges.console.pages import (
 )
 from formulary_catalog.edges.console.pages.overview import OVERVIEW
 from formulary_catalog.edges.console.route import ConsoleRoute
+from formulary_catalog.edges.console.templating import asset_response
 from formulary_catalog.errors import NotFound
 
 _PAGES = (signing_in, overview, waiting, incidents, searching, catalog, coverage, rules, halts, health)

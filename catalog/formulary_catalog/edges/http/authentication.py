@@ -2,11 +2,16 @@
 
 `edges.http.middleware` asks it for each call, and the console for its visitors. Who checks a token is given: here is
 what a server without one, behind a proxy or with counted refusals does.
+
+MCP clients read how to sign in: `/mcp` is a resource that an OpenID provider protects (RFC 9728). The middleware
+answers so where an issuer is set. Some clients drop the header that they were given once they see it: for them
+`/mcp/token` is the same server and says nothing of it.
 """
 
 import re
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 from starlette.datastructures import Headers
@@ -15,7 +20,7 @@ from starlette.types import Scope
 
 from formulary_catalog.domain.access import Access, Authenticator, Caller, Right
 from formulary_catalog.edges.calls.caller import LOCAL
-from formulary_catalog.edges.calls.error_replies import error_reply
+from formulary_catalog.edges.calls.error_replies import MCP_PATH, WELL_KNOWN, error_reply
 from formulary_catalog.edges.calls.failures import Failure, secret_failure_of
 from formulary_catalog.edges.http.trusted_proxy import TrustedProxy
 from formulary_catalog.errors import NotAuthenticated, Unavailable
@@ -27,6 +32,10 @@ _CHALLENGE = 'Bearer realm="formulary"'
 _NOT_IN_A_CHALLENGE = re.compile(r"[^ !#-\[\]-~]")
 """What RFC 6750, section 3 keeps out of an error description."""
 _log = structlog.get_logger(__name__)
+_METADATA_PATH = f"{WELL_KNOWN}oauth-protected-resource"
+METADATA_PATHS = frozenset({_METADATA_PATH, f"{_METADATA_PATH}{MCP_PATH}"})
+FIXED_HEADER_PATH = f"{MCP_PATH}/token"
+"""Of clients that send one header always."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,3 +166,30 @@ class _CountedAccess:
         if allowed or namespace is not None:
             self._metrics.count_auth_decision(str(right), "allowed" if allowed else "denied")
         return allowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtectedResource:
+    """The resource at `address`, empty where each request says by its Host; clients ask the issuer for `scope`."""
+
+    issuer: str
+    scope: str
+    address: str
+
+    def metadata(self, scope: Scope) -> dict[str, Any]:
+        """The document of RFC 9728."""
+        return {
+            "resource": f"{self._base(scope)}{MCP_PATH}",
+            "authorization_servers": [self.issuer],
+            "scopes_supported": self.scope.split(),
+            "bearer_methods_supported": ["header"],
+            "resource_name": "Formulary",
+        }
+
+    def challenge(self, scope: Scope) -> str:
+        """What a 401 says besides why."""
+        return f'resource_metadata="{self._base(scope)}{_METADATA_PATH}{MCP_PATH}", scope="{self.scope}"'
+
+    def _base(self, scope: Scope) -> str:
+        """The edge has checked the Host."""
+        return self.address or f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}"

@@ -27,9 +27,14 @@ from formulary_catalog.edges.calls.error_replies import (
     is_of_console,
     is_of_oauth,
 )
-from formulary_catalog.edges.http.authentication import Anybody, Identification
+from formulary_catalog.edges.http.authentication import (
+    FIXED_HEADER_PATH,
+    METADATA_PATHS,
+    Anybody,
+    Identification,
+    ProtectedResource,
+)
 from formulary_catalog.edges.http.concurrency import Admission
-from formulary_catalog.edges.http.protected_resource import FIXED_HEADER_PATH, METADATA_PATHS, ProtectedResource
 from formulary_catalog.edges.http.senders import MAX_ALERT_BYTES, is_of_sender
 from formulary_catalog.errors import InvalidInput, Overloaded
 from formulary_catalog.operations.json_text import MAX_DEPTH, nested_too_deep, parsed

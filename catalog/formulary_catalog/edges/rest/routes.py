@@ -1,8 +1,12 @@
 """The routes of operations: each is read, answered and documented as its `Operation` says (DESIGN section 2).
 
-Two more are no operations: the search (DESIGN section 8), whose body has more than a model may say, read by
-`rest.search`, with custom labels from callers that may set a context; and how the server is, the page Health as an
-answer.
+Three more are no operations. The search (DESIGN section 8) has a body with more than a model may say, read by
+`rest.search`, and takes custom labels from callers that may set a context. The health is the page Health as an answer.
+
+Other systems send alerts to `POST /api/v1/incidents/NAMESPACE/SOURCE` (DESIGN section 15). The edge has found out which
+source the sender is, by the secret of the source or by the mere presence of a signature, which covers the body and is
+checked before that is parsed. Here the body is handed on, and answered once it is stored: a sender that is not answered
+with 200 sends it again.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,6 +18,7 @@ from fastapi import APIRouter, Path, Request, Response
 from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.edges.calls.caller import caller_of
 from formulary_catalog.edges.http.health import HealthAnswer, health_of
+from formulary_catalog.edges.http.senders import source_of
 from formulary_catalog.edges.rest.calls import (
     PREFIX,
     Guarded,
@@ -34,10 +39,16 @@ from formulary_catalog.edges.rest.openapi import (
 from formulary_catalog.edges.rest.search import SearchBody, read_search
 from formulary_catalog.operations.operation import Call, Operation, Route
 from formulary_catalog.operations.table import OPERATIONS
+from formulary_catalog.services.incidents.receiving import SIGNATURE_HEADER, AlertReceiving, ReceivedAlerts
 
 _BODY_ERRORS = (413, 415)
 search_router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["workflows"])
 health_router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["operations"])
+alerts_router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["alerts"])
+_BODY = {
+    "required": True,
+    "content": {"application/json": {"schema": {"type": "object", "additionalProperties": True}}},
+}
 
 
 def _router(operations: Iterable[Operation[Any, Any]]) -> APIRouter:
@@ -121,3 +132,20 @@ async def get_health(request: Request) -> Response:
     """Readiness, size of the catalog, what runs workflows, calls in progress, versions; while it starts, too."""
     check_query(request)
     return answered(await health_of(request))
+
+
+@alerts_router.post(
+    "/incidents/{namespace}/{source}",
+    operation_id="receive_alerts",
+    summary="Send alerts",
+    response_model=ReceivedAlerts,
+    responses=error_responses(413, 415),
+    openapi_extra=operation(of_incident=False) | {"requestBody": _BODY},
+)
+async def receive_alerts(request: Request, namespace: str, source: str) -> Response:
+    """The webhook of an IncidentSource, with its secret: that of Alertmanager, Grafana or PagerDuty, or any JSON."""
+    check_query(request)
+    receiving: AlertReceiving = request.app.state.alerts
+    sender, signature = source_of(request), request.headers.get(SIGNATURE_HEADER, "")
+    receiving.require_signature(sender, raw=await request.body(), signature=signature)
+    return answered(await receiving.receive(sender, await object_body(request)))

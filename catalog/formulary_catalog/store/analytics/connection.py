@@ -1,6 +1,6 @@
 """SQL of callers: one statement, on a connection of its own, as a role that can only read the views of `insight`.
 
-`services/analytics/service` calls it. Each connection is made for one statement and ends with it: no lock, setting or
+`services/analytics` calls it. Each connection is made for one statement and ends with it: no lock, setting or
 prepared statement outlives the call, and no caller finds what another one left. `docs/analytics.md` lists what stops
 what.
 """

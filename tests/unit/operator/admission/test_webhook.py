@@ -9,7 +9,7 @@ import pytest
 
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.errors import Unavailable, VersionImmutable
-from formulary_operator.admission.paths import path_of
+from formulary_operator.admission.review import path_of
 from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import MAX_BODY_BYTES, application
 from formulary_operator.governance.status import author_key

@@ -22,8 +22,7 @@ from formulary_catalog.domain.workflows.labels import WILDCARD
 from formulary_catalog.domain.workflows.relations import Direction, Relation
 from formulary_catalog.domain.workflows.requests import STATUSES, RelatedRequest
 from formulary_catalog.domain.workflows.skill import FILE, workflow_skill
-from formulary_catalog.edges.console.asking import asked, filled
-from formulary_catalog.edges.console.route import ConsoleRoute
+from formulary_catalog.edges.console.route import ConsoleRoute, asked, filled
 from formulary_catalog.edges.console.templating import render
 from formulary_catalog.edges.console.visitor import visitor_of
 from formulary_catalog.edges.rest.calls import services_of

@@ -16,8 +16,7 @@ from formulary_catalog.domain.coverage.states import (
     with_ignored,
     with_notes,
 )
-from formulary_catalog.edges.console.asking import answer_to, asked, file_text
-from formulary_catalog.edges.console.route import ConsoleRoute
+from formulary_catalog.edges.console.route import ConsoleRoute, answer_to, asked, file_text
 from formulary_catalog.edges.console.templating import render
 from formulary_catalog.edges.console.visitor import visitor_of
 from formulary_catalog.edges.http.middleware import MAX_BODY_BYTES

@@ -23,9 +23,8 @@ from formulary_catalog.domain.console_address import CONSOLE_PATH, incident_addr
 from formulary_catalog.domain.reading import IncidentAnswer, StoryLine, StoryPassage, TraceAnswer
 from formulary_catalog.domain.runs.run import DRY_RUN, NO_RUN, OUTCOMES, REFUSED
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
-from formulary_catalog.edges.console.asking import answer_to
 from formulary_catalog.edges.console.pages.waiting import DECIDING
-from formulary_catalog.edges.console.route import ConsoleRoute
+from formulary_catalog.edges.console.route import ConsoleRoute, answer_to
 from formulary_catalog.edges.console.templating import render
 from formulary_catalog.edges.console.visitor import visitor_of
 from formulary_catalog.edges.rest.calls import checked_call, services_of

@@ -9,8 +9,7 @@ from starlette.datastructures import FormData
 from formulary_catalog.domain.access import READ_CONTRACTS
 from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.domain.governance.answers import RehearsalAnswer
-from formulary_catalog.edges.console.asking import file_text
-from formulary_catalog.edges.console.route import ConsoleRoute
+from formulary_catalog.edges.console.route import ConsoleRoute, file_text
 from formulary_catalog.edges.console.templating import render
 from formulary_catalog.edges.console.visitor import visitor_of
 from formulary_catalog.edges.http.middleware import TRIED_PATH

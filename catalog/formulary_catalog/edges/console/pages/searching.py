@@ -23,8 +23,7 @@ from formulary_catalog.domain.workflows.labels import LABEL_DIMENSIONS, wire_nam
 from formulary_catalog.domain.workflows.requests import MAX_NAME_LENGTH
 from formulary_catalog.edges.calls.failures import failure_of
 from formulary_catalog.edges.calls.incident import reference_text
-from formulary_catalog.edges.console.asking import asked, filled
-from formulary_catalog.edges.console.route import ConsoleRoute
+from formulary_catalog.edges.console.route import ConsoleRoute, asked, filled
 from formulary_catalog.edges.console.templating import render
 from formulary_catalog.edges.console.visitor import visitor_of
 from formulary_catalog.edges.rest.calls import services_of

@@ -3,7 +3,7 @@
 import pytest
 
 from formulary_catalog.errors import RateLimited
-from formulary_catalog.services.analytics.service import Rate
+from formulary_catalog.services.analytics import Rate
 
 
 def test_a_caller_has_its_calls_within_any_minute_and_others_have_their_own() -> None:

@@ -1,1 +1,0 @@
-"""Analytics: SQL of callers over the views of schema `insight`."""
