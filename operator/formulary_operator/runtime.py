@@ -28,7 +28,6 @@ from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.admission.webhook import serve_webhook
 from formulary_operator.api.names import ANALYSES, INCIDENT_SOURCES, WORKFLOWS
 from formulary_operator.audit import Auditing, ConfigMapPlace
-from formulary_operator.health import OperatorHealth, StartPhase
 from formulary_operator.incidents import ContextReconciler
 from formulary_operator.knowledge.documents import Documents
 from formulary_operator.kube.client import KubeClient, KubernetesUnavailable
@@ -37,7 +36,7 @@ from formulary_operator.kube.lease import Leadership
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.reporting import Reporter
 from formulary_operator.resync import Resync
-from formulary_operator.serving import served
+from formulary_operator.serving import OperatorHealth, StartPhase, served
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.sources.reconciler import SourceReconciler
 from formulary_operator.watch.kopf_watch import Watcher

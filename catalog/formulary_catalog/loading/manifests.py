@@ -1,7 +1,8 @@
 """What the documents of one load mean together: which version is served, what is history, what is refused.
 
 `loading.loader` and `formulary validate` call it with all documents, since duplicates and versions show only among
-them. No I/O.
+them. One contract that somebody gives, to be judged by or to be tried, is read here, too: for REST, the console and the
+`governance` commands, so that all name the same line and rule. Nothing of it is put in force. No I/O.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,12 +24,13 @@ from formulary_catalog.domain.entry import (
     source_entry,
 )
 from formulary_catalog.domain.governance import contract
+from formulary_catalog.domain.governance.contract import KIND
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.workflows import manifest
 from formulary_catalog.domain.workflows.identity import precedence
 from formulary_catalog.domain.workflows.problems import nearest_name
-from formulary_catalog.errors import InvalidManifest, VersionImmutable
-from formulary_catalog.loading.documents import ManifestDocument, Rejection
+from formulary_catalog.errors import InvalidInput, InvalidManifest, VersionImmutable
+from formulary_catalog.loading.documents import ManifestDocument, Rejection, documents_in, line_in
 
 _KINDS = {"kubernaut.ai": (manifest.KIND, incidents.KIND), "formulary.dev": (contract.KIND, alert_source.KIND)}
 """What is loaded, by API group."""
@@ -36,6 +38,8 @@ _LOADED = [kind for kinds in _KINDS.values() for kind in kinds]
 _NOT_LOADED = ("WorkflowInvocation", "InvocationApproval")
 """The other kinds of formulary.dev (DESIGN section 2), which the operator reads."""
 _MAX_COMPARED = 60
+MAX_CHARACTERS = 60_000
+"""Of a text that is sent to a server, whose requests have at most 64 KiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,3 +243,28 @@ def _choose(versions: dict[str, CatalogEntry], *, manifests: Manifests) -> None:
         named = f"{entry.source}: {entry.namespace}/{entry.name} {entry.version}"
         message = f"{named} is kept as history; {highest.version} ({highest.source}) is served"
         manifests.notes.append(Note(source=entry.source, message=message))
+
+
+def given_contract(text: str, *, name: str, default_namespace: str) -> ContractEntry:
+    """The contract; `name` is how messages call the text.
+
+    Raises:
+        InvalidInput: it is broken, or holds none or several; the message names line, field and rule.
+    """
+    manifests = sort_out(documents_in(text, name=name), default_namespace=default_namespace)
+    if manifests.rejections:
+        raise InvalidInput(_placed(manifests.rejections[0], text=text, name=name), field="manifest")
+    if len(manifests.contracts) != 1:
+        found = f"{len(manifests.contracts)} of them" if manifests.contracts else "none"
+        raise InvalidInput(
+            f"{name}: must hold one {KIND} of formulary.dev/v1alpha1, and holds {found}; give the manifest of one",
+            field="manifest",
+        )
+    return manifests.contracts[0].contract
+
+
+def _placed(rejection: Rejection, *, text: str, name: str) -> str:
+    """The message, with the line where the field is; what is no YAML says its line, one of several its number."""
+    if rejection.source != name or not rejection.field:
+        return rejection.message
+    return f"{name}: line {line_in(text, rejection.field)}: {rejection.message.removeprefix(f'{name}: ')}"

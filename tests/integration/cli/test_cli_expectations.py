@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.loading.authoring.expectations import expectations_in
+from formulary_catalog.loading.expectations import expectations_in
 from support.commands import formulary_now, formulary_process
 from support.manifest import text, workflow
 

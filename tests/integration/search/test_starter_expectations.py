@@ -7,7 +7,7 @@ import pytest
 from formulary_catalog.edges.cli.catalog.catalogs import StoredCatalog
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.kernel.parts import CatalogParts
-from formulary_catalog.loading.authoring.expectations import expectations_in, failures
+from formulary_catalog.loading.expectations import expectations_in, failures
 from formulary_catalog.operations.services import Services
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.workflows.writer import CatalogWriter

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from formulary_catalog.kernel.parts import CatalogParts
-from formulary_catalog.loading.given_contract import MAX_CHARACTERS
+from formulary_catalog.loading.manifests import MAX_CHARACTERS
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.runs.contracts import ContractWriter

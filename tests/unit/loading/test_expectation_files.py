@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.loading.authoring.expectations import expectations_in
+from formulary_catalog.loading.expectations import expectations_in
 from formulary_catalog.loading.files import find_manifests
 
 WORKFLOWS = {"restart"}

@@ -3,7 +3,7 @@
 import pytest
 
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.loading.given_contract import given_contract
+from formulary_catalog.loading.manifests import given_contract
 
 CONTRACT = """\
 apiVersion: formulary.dev/v1alpha1

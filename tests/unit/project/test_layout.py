@@ -27,7 +27,6 @@ SHORTER = {
     "formulary_catalog/domain/patterns.py": "models and their problems share it",
     "formulary_catalog/domain/waiting_room.py": "four services of different subjects share it",
     "formulary_catalog/embedding/known_problems.py": "reads a file of its own, with the model that made it",
-    "formulary_catalog/loading/given_contract.py": "tools, pages and commands read a given contract with it",
     "formulary_catalog/operations/table.py": "the list of all subjects, which MCP and REST read",
     "formulary_catalog/edges/calls/caller.py": "the variable of a call that all edges share",
     "formulary_catalog/store/database/webhook_token.py": "one row that replicas of the operator share",

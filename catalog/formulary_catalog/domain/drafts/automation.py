@@ -1,6 +1,6 @@
 """Drafts from automation that people have: documents of AWS Systems Manager, and jobs of Rundeck.
 
-`loading/authoring/drafting` calls it. What only the other program can do is named, and is a step without a command.
+`loading/drafting` calls it. What only the other program can do is named, and is a step without a command.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,6 @@
 """A draft of a workflow, and the manifest that it becomes: suspended, with comments that say what a person decides.
 
-`runbooks` and `automation` fill it; `loading/authoring/drafting` calls both. Nothing of a draft is run or served before
+`runbooks` and `automation` fill it; `loading/drafting` calls both. Nothing of a draft is run or served before
 somebody has removed `suspend`; what is not known stands as the narrower value.
 """
 

@@ -1,6 +1,6 @@
 """Drafts from Markdown: runbooks, `SKILL.md` files, and runbooks of HolmesGPT.
 
-`loading/authoring/drafting` calls it. The heading of a section says what it is for; each block of shell commands is a
+`loading/drafting` calls it. The heading of a section says what it is for; each block of shell commands is a
 step, named by the text above it. Nothing in the text is run or fetched.
 """
 

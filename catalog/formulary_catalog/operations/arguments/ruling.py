@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from formulary_catalog.domain.entry import ContractEntry
 from formulary_catalog.domain.governance.halting import MAX_REASON
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
-from formulary_catalog.loading.given_contract import MAX_CHARACTERS, given_contract
+from formulary_catalog.loading.manifests import MAX_CHARACTERS, given_contract
 from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.operations.arguments.browsing import Namespace
 from formulary_catalog.operations.arguments.refusals import broken

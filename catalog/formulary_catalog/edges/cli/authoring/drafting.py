@@ -12,7 +12,7 @@ from formulary_catalog.edges.cli.options import json_option, settings_of
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from formulary_catalog.loading.authoring.expectations import ExpectedIn
+    from formulary_catalog.loading.expectations import ExpectedIn
     from formulary_catalog.settings import Settings
 
 
@@ -30,7 +30,7 @@ def draft_command(*, file: Path) -> None:
       formulary draft runbooks/disk-full.md >workflows/disk-full.yaml
       formulary draft skills/pending-pods/SKILL.md
     """
-    from formulary_catalog.loading.authoring.drafting import drafts_of_file
+    from formulary_catalog.loading.drafting import drafts_of_file
 
     click.echo(drafts_of_file(file), nl=False)
 
@@ -86,7 +86,7 @@ async def _test(
         StartupError, Unavailable: something needed is not to be had.
     """
     from formulary_catalog.edges.cli.catalog.catalogs import StoredCatalog
-    from formulary_catalog.loading.authoring.expectations import expectations_in, failures
+    from formulary_catalog.loading.expectations import expectations_in, failures
     from formulary_catalog.operations.services import Services
     from formulary_catalog.runtime.databases import with_local_parts
     from formulary_catalog.runtime.display import Display

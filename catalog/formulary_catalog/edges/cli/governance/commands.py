@@ -205,7 +205,7 @@ def _contract_in(path: Path, *, namespace: str = _NAMESPACE) -> "tuple[str, Cont
         InvalidInput: it cannot be read, is broken, or holds none or several.
     """
     from formulary_catalog.loading.documents import Rejection, read_text
-    from formulary_catalog.loading.given_contract import given_contract
+    from formulary_catalog.loading.manifests import given_contract
 
     text = read_text(path, name=str(path))
     if isinstance(text, Rejection):
@@ -263,7 +263,7 @@ def rehearse_command(*, file: Path, since: str, namespace: str, limit: int, url:
     from formulary_catalog.domain.governance.answers import RehearsalAnswer
     from formulary_catalog.edges.cli.governance.rehearsal_page import show_rehearsal
     from formulary_catalog.edges.cli.http_client import ask_server
-    from formulary_catalog.loading.given_contract import MAX_CHARACTERS
+    from formulary_catalog.loading.manifests import MAX_CHARACTERS
 
     text, _ = _contract_in(file, namespace=namespace or _NAMESPACE)
     if len(text) > MAX_CHARACTERS:

@@ -15,7 +15,7 @@ from formulary_catalog.edges.console.visitor import visitor_of
 from formulary_catalog.edges.http.middleware import TRIED_PATH
 from formulary_catalog.edges.rest.calls import checked_call, recorded_call, services_of
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.loading.given_contract import MAX_CHARACTERS
+from formulary_catalog.loading.manifests import MAX_CHARACTERS
 from formulary_catalog.operations.arguments.reading import ContractsArguments
 from formulary_catalog.operations.arguments.ruling import RehearseArguments
 from formulary_catalog.services.governance.rehearsing import DEFAULT_SINCE
