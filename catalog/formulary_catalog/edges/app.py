@@ -27,12 +27,11 @@ from formulary_catalog.edges.console import router as console
 from formulary_catalog.edges.console.route import error_page
 from formulary_catalog.edges.console.sessions import Sessions
 from formulary_catalog.edges.console.visitor import Door
-from formulary_catalog.edges.http.authentication import Anybody, Counted, Identification, ProtectedResource
+from formulary_catalog.edges.http.authentication import Anybody, Counted, Identification, ProtectedResource, Senders
 from formulary_catalog.edges.http.concurrency import Admission
 from formulary_catalog.edges.http.health import AlertStates, CatalogSize
 from formulary_catalog.edges.http.health import router as probes
 from formulary_catalog.edges.http.middleware import LOOPBACK_NAMES, MAX_BODY_BYTES, Edge, HostRule
-from formulary_catalog.edges.http.senders import Senders
 from formulary_catalog.edges.http.trusted_proxy import TrustedProxy
 from formulary_catalog.edges.mcp.server import mcp_server
 from formulary_catalog.edges.mcp.toolsets import AddressChecked
@@ -40,7 +39,7 @@ from formulary_catalog.edges.rest import invocations, routes, ruling
 from formulary_catalog.edges.rest.calls import PREFIX, tagged
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.operations.services import Services
-from formulary_catalog.services.incidents.receiving import AlertReceiving
+from formulary_catalog.services.incidents import AlertReceiving
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.ended_sessions import EndedSessions
 from formulary_catalog.store.runs.input_keys import input_keys

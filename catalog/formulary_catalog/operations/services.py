@@ -11,12 +11,11 @@ from formulary_catalog.settings import Settings
 if TYPE_CHECKING:
     from formulary_catalog.kernel.parts import CatalogParts
     from formulary_catalog.services.analytics import AnalyticsService
-    from formulary_catalog.services.audit.incidents import IncidentReading
+    from formulary_catalog.services.audit.incidents import IncidentReading, TargetReading
     from formulary_catalog.services.audit.traces import TraceReading
     from formulary_catalog.services.governance.halts import Halts
     from formulary_catalog.services.governance.rehearsing import Rehearsing
     from formulary_catalog.services.governance.service import GovernanceService
-    from formulary_catalog.services.incidents.targets import TargetReading
     from formulary_catalog.services.knowledge.service import KnowledgeService
     from formulary_catalog.services.runs.approvals import WaitingRuns
     from formulary_catalog.services.runs.reading import RunReading
@@ -65,12 +64,11 @@ class Services:
         """All services of the catalog that has these parts."""
         # Here, because stdio answers `initialize` before it loads them: they take longer than the protocol.
         from formulary_catalog.services.analytics import AnalyticsService
-        from formulary_catalog.services.audit.incidents import IncidentReading
+        from formulary_catalog.services.audit.incidents import IncidentReading, TargetReading
         from formulary_catalog.services.audit.traces import TraceReading
         from formulary_catalog.services.governance.halts import Halts
         from formulary_catalog.services.governance.rehearsing import Rehearsing
         from formulary_catalog.services.governance.service import GovernanceService
-        from formulary_catalog.services.incidents.targets import TargetReading
         from formulary_catalog.services.knowledge.service import KnowledgeService
         from formulary_catalog.services.runs.approvals import WaitingRuns
         from formulary_catalog.services.runs.reading import RunReading

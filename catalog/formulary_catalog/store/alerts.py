@@ -1,6 +1,6 @@
 """Alerts as incidents: stored when a source sends them, found by the id that a call names, listed for people.
 
-`services/incidents/receiving` writes them as the server, under row-level security that knows one source at a time. What
+`services/incidents` writes them as the server, under row-level security that knows one source at a time. What
 an alert demands is not stored: `kernel/incidents` asks the owners of its target.
 """
 

@@ -19,7 +19,7 @@ from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.kernel.targets import TargetContexts
 from formulary_catalog.loading.targets import ManifestTargets
 from formulary_catalog.operations.services import Services
-from formulary_catalog.services.incidents.targets import TargetReading
+from formulary_catalog.services.audit.incidents import TargetReading
 from formulary_catalog.services.runs.request import InvocationRequest
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres

@@ -1,6 +1,6 @@
 """From an alert to what it is about: its target, its name and severity, as its source maps them (DESIGN section 15).
 
-`services/incidents/receiving` calls it for each body. An alert whose target is not named, or is in a namespace that the
+`services/incidents` calls it for each body. An alert whose target is not named, or is in a namespace that the
 source may not speak for, becomes nothing: nothing is guessed.
 """
 

@@ -6,6 +6,9 @@ what a server without one, behind a proxy or with counted refusals does.
 MCP clients read how to sign in: `/mcp` is a resource that an OpenID provider protects (RFC 9728). The middleware
 answers so where an issuer is set. Some clients drop the header that they were given once they see it: for them
 `/mcp/token` is the same server and says nothing of it.
+
+Systems that send alerts (section 15) have no right but to be heard at one path: each proves itself with the secret of
+its source, not with a token of the cluster, before its body is read.
 """
 
 import re
@@ -15,6 +18,7 @@ from typing import Any
 
 import structlog
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -26,6 +30,8 @@ from formulary_catalog.edges.http.trusted_proxy import TrustedProxy
 from formulary_catalog.errors import NotAuthenticated, Unavailable
 from formulary_catalog.log import Throttle
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.services.incidents import SIGNATURE_HEADER, AlertReceiving
+from formulary_catalog.store.incident_sources import StoredSource
 
 _CHECK = "token"
 _CHALLENGE = 'Bearer realm="formulary"'
@@ -36,6 +42,10 @@ _METADATA_PATH = f"{WELL_KNOWN}oauth-protected-resource"
 METADATA_PATHS = frozenset({_METADATA_PATH, f"{_METADATA_PATH}{MCP_PATH}"})
 FIXED_HEADER_PATH = f"{MCP_PATH}/token"
 """Of clients that send one header always."""
+MAX_ALERT_BYTES = 1024 * 1024
+"""Of one message: Alertmanager sends all alerts of a group at once."""
+_ALERTS_PATH = re.compile(r"/api/v1/incidents/([^/]+)/([^/]+)")
+_SOURCE_KEY = "formulary.source"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,3 +203,50 @@ class ProtectedResource:
     def _base(self, scope: Scope) -> str:
         """The edge has checked the Host."""
         return self.address or f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}"
+
+
+class _Nothing:
+    async def allows(self, right: Right, *, namespace: str | None) -> bool:
+        return False
+
+
+_NOTHING: Access = _Nothing()
+
+
+def is_of_sender(scope: Scope) -> bool:
+    """Whether a request is a message of an incident source."""
+    return scope["method"] == "POST" and _ALERTS_PATH.fullmatch(scope["path"]) is not None
+
+
+def source_of(request: Request) -> StoredSource:
+    """The source that sent the request."""
+    source: StoredSource = request.scope[_SOURCE_KEY]
+    return source
+
+
+class Senders:
+    """Says which source sends a request, or why nobody can be held to it."""
+
+    def __init__(self, receiving: AlertReceiving) -> None:
+        self._receiving = receiving
+        self._throttle = Throttle()
+
+    async def of(self, scope: Scope) -> Caller | Response:
+        """The sender, whose source is kept in the scope; or the refusal to send."""
+        matched, headers = _ALERTS_PATH.fullmatch(scope["path"]), Headers(scope=scope)
+        assert matched is not None, "asked for messages of sources alone"
+        namespace, name = matched.groups()
+        try:
+            source = await self._receiving.sender(
+                namespace,
+                name,
+                authorization=headers.getlist("authorization"),
+                signed=SIGNATURE_HEADER in headers,
+            )
+        except Exception as error:
+            failure = secret_failure_of(error)
+            if count := self._throttle.admit((failure.status, namespace[:64], name[:64])):
+                _log.warning("sender_refused", status=failure.status, namespace=namespace, source=name, count=count)
+            return error_reply(path=scope["path"], status=failure.status, code=failure.code, message=failure.message)
+        scope[_SOURCE_KEY] = source
+        return Caller(name=f"incident source {source.namespace}/{source.name}", access=_NOTHING)

@@ -29,13 +29,14 @@ from formulary_catalog.edges.calls.error_replies import (
 )
 from formulary_catalog.edges.http.authentication import (
     FIXED_HEADER_PATH,
+    MAX_ALERT_BYTES,
     METADATA_PATHS,
     Anybody,
     Identification,
     ProtectedResource,
+    is_of_sender,
 )
 from formulary_catalog.edges.http.concurrency import Admission
-from formulary_catalog.edges.http.senders import MAX_ALERT_BYTES, is_of_sender
 from formulary_catalog.errors import InvalidInput, Overloaded
 from formulary_catalog.operations.json_text import MAX_DEPTH, nested_too_deep, parsed
 

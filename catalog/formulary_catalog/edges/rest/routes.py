@@ -17,8 +17,8 @@ from fastapi import APIRouter, Path, Request, Response
 
 from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.edges.calls.caller import caller_of
+from formulary_catalog.edges.http.authentication import source_of
 from formulary_catalog.edges.http.health import HealthAnswer, health_of
-from formulary_catalog.edges.http.senders import source_of
 from formulary_catalog.edges.rest.calls import (
     PREFIX,
     Guarded,
@@ -39,7 +39,7 @@ from formulary_catalog.edges.rest.openapi import (
 from formulary_catalog.edges.rest.search import SearchBody, read_search
 from formulary_catalog.operations.operation import Call, Operation, Route
 from formulary_catalog.operations.table import OPERATIONS
-from formulary_catalog.services.incidents.receiving import SIGNATURE_HEADER, AlertReceiving, ReceivedAlerts
+from formulary_catalog.services.incidents import SIGNATURE_HEADER, AlertReceiving, ReceivedAlerts
 
 _BODY_ERRORS = (413, 415)
 search_router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["workflows"])

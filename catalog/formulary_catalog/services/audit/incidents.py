@@ -3,6 +3,9 @@
 An incident is readable by who may use the incidents of its namespace; another one is answered as if it did not exist.
 Its custom labels take a right of their own, which agents do not have. The offer is a search of the reader for the
 incident, so that it holds nothing that the reader could not find, and nobody has to type a query.
+
+What the owners of a target demand is read under the same rights, with which label of which object says so: it takes
+`get` on the target, as for agents.
 """
 
 from collections.abc import Sequence
@@ -17,15 +20,19 @@ from formulary_catalog.domain.incidents import same_incident
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.reading import (
     AlertAnswer,
+    DemandAnswer,
     EpisodeAnswer,
     IncidentAnswer,
     IncidentPage,
     IncidentSummary,
+    TargetAnswer,
 )
 from formulary_catalog.domain.runs.run import trace_id
 from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, ContextReference, search_request
+from formulary_catalog.domain.targets.context import Demand
+from formulary_catalog.domain.targets.reference import TargetReference
 from formulary_catalog.domain.text import storable
-from formulary_catalog.domain.workflows.labels import STANDARD_KEYS
+from formulary_catalog.domain.workflows.labels import STANDARD_KEYS, wire_name
 from formulary_catalog.errors import FormularyError, NotFound
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.kernel.readable import ReadableNamespaces
@@ -246,3 +253,52 @@ def _name(incident: _Known) -> str:
     if isinstance(incident, StoredAlert):
         return incident.place
     return f"{incident.context.namespace}/{incident.context.name}"
+
+
+class TargetReading:
+    """Answers callers; every call leaves an event in the trail."""
+
+    def __init__(self, parts: CatalogParts, *, strict_keys: frozenset[str]) -> None:
+        self._trail = parts.trail
+        self._targets = parts.targets
+        self._strict_keys = strict_keys
+
+    async def read(self, target: TargetReference, *, caller: Caller) -> TargetAnswer:
+        """What the owners of a target demand.
+
+        Raises:
+            ContextError: targets are not read here, it does not exist, or its namespace lacks a label.
+            NotAllowed: the caller may not get the target.
+            Unavailable: it cannot be read now, or the caller's rights cannot be checked.
+        """
+        arguments = {"target": str(target)}
+        async with self._trail.record(
+            "read.target", caller=caller, reference=ContextReference(), arguments=arguments
+        ) as record:
+            context = await self._targets.context_of(target, caller=caller)
+            demands = await self._targets.demands_on(target, caller=caller)
+            strict = context.strict_keys | self._strict_keys | STANDARD_KEYS
+            namespace = context.target_namespace or None
+            reveal = await caller.access.allows(READ_CONSTRAINTS, namespace=namespace)
+            hidden = not reveal and any(demand.custom for demand in demands)
+            notes = [context.note] if context.note else []
+            if hidden:
+                notes.append(f"custom labels are not shown: you may not {READ_CONSTRAINTS} there")
+            record.result = {"total": len(demands)}
+            return TargetAnswer(
+                target=str(target),
+                demands=[_answer(each, strict=strict) for each in demands if reveal or not each.custom],
+                detected_labels=dict(context.detected_labels),
+                notes=notes,
+            )
+
+
+def _answer(demand: Demand, *, strict: frozenset[str]) -> DemandAnswer:
+    return DemandAnswer(
+        name=demand.name if demand.custom else wire_name(demand.name),
+        value=demand.value,
+        custom=demand.custom,
+        strict=demand.custom and demand.name in strict,
+        object=str(demand.source),
+        label=demand.label,
+    )

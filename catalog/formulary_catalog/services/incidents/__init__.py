@@ -1,1 +1,0 @@
-"""Incidents that other systems report: taken in from the sources that may report them."""
