@@ -94,12 +94,12 @@ def _of_pagerduty(body: Mapping[str, Any]) -> list[RawAlert]:
     event = body.get("event")
     data = event.get("data") if isinstance(event, Mapping) else None
     if not isinstance(event, Mapping) or not isinstance(data, Mapping):
-        raise _refused("event.data is missing; send webhooks of PagerDuty version 3", field="event")
+        raise InvalidInput("event.data is missing; send webhooks of PagerDuty version 3", field="event")
     kind = event.get("event_type")
     if not isinstance(kind, str) or kind not in _PAGERDUTY_FIRING | _PAGERDUTY_OVER:
         return []
     if not isinstance(data.get("id"), str) or not data["id"]:
-        raise _refused("event.data.id is missing; send webhooks of PagerDuty version 3", field="event")
+        raise InvalidInput("event.data.id is missing; send webhooks of PagerDuty version 3", field="event")
     shown = {name: value for name in _PAGERDUTY_SHOWN if isinstance(value := data.get(name), str)}
     return [
         RawAlert(
@@ -121,9 +121,9 @@ def _of_webhook(spec: SourceSpec, alert: Mapping[str, Any]) -> RawAlert:
 
 def _list(value: Any, *, field: str) -> list[Mapping[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
-        raise _refused(f"{field} is not a list of objects; send the body of a webhook of this type", field=field)
+        raise InvalidInput(f"{field} is not a list of objects; send the body of a webhook of this type", field=field)
     if len(value) > MAX_ALERTS:
-        raise _refused(f"{field} has {len(value)} items; send at most {MAX_ALERTS} at once", field=field)
+        raise InvalidInput(f"{field} has {len(value)} items; send at most {MAX_ALERTS} at once", field=field)
     return value
 
 
@@ -162,7 +162,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)[:_MAX_VALUE] if isinstance(value, str | int | float) else ""
-
-
-def _refused(problem: str, *, field: str) -> InvalidInput:
-    return InvalidInput(problem, field=field)
