@@ -67,16 +67,6 @@ class StoredVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryLine:
-    """One version in a workflow's history."""
-
-    version: str
-    version_id: str
-    status: str
-    document: Mapping[str, Any] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredWorkflow:
     """A current workflow as the store knows it; `status` is Active or Disabled."""
 

@@ -4,17 +4,17 @@
 """
 
 from collections.abc import Collection
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import asyncpg
 
-from formulary_catalog.domain.stored import HistoryLine, StoredVersion
+from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.workflows.identity import WorkflowReference, precedence
 from formulary_catalog.domain.workflows.labels import UNCONSTRAINED, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
-from formulary_catalog.store.search.page import outcome_of, page_columns
+from formulary_catalog.store.search.page import outcome_column, outcome_of, page_columns
 
 _COLUMNS = "version_id, namespace, name, version, status, document"
 _READABLE = "status <> 'Deleted'"
@@ -50,7 +50,7 @@ class WorkflowReader:
         namespaces: frozenset[str] | None,
         constraints: Constraints = UNCONSTRAINED,
         suspended_in: frozenset[str] | None = _NOWHERE,
-    ) -> list[tuple[StoredVersion, list[HistoryLine]]]:
+    ) -> list[tuple[StoredVersion, list[StoredVersion]]]:
         """What a reference may mean, at most one version for each namespace, each with its history, newest first.
 
         A name alone means the active version; with a version or a pinned id history is readable too. Of a workflow that
@@ -69,7 +69,7 @@ class WorkflowReader:
         served_at_all = not_suspended(arguments)
         columns = page_columns("workflow_version", allowed=AllowedVersions(constraints, arguments))
 
-        async def read(connection: Connection) -> list[tuple[StoredVersion, list[HistoryLine]]]:
+        async def read(connection: Connection) -> list[tuple[StoredVersion, list[StoredVersion]]]:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(
                 f"""
@@ -173,14 +173,15 @@ def _stored(row: asyncpg.Record) -> StoredVersion:
     return StoredVersion(**{**stored, "outcome": outcome_of(row["outcome"])})
 
 
-async def _history(connection: Connection, version: StoredVersion) -> list[HistoryLine]:
+async def _history(connection: Connection, version: StoredVersion) -> list[StoredVersion]:
+    """All versions of its workflow, the highest first."""
     rows = await connection.fetch(
         f"""
-        select version, version_id, status, document from workflow_version
+        select {_COLUMNS}, {outcome_column("workflow_version.version_id")} as outcome from workflow_version
         where {_READABLE} and namespace = $1 and name = $2 order by status, changed_at desc
         """,
         version.namespace,
         version.name,
     )
-    lines = [HistoryLine(**row) for row in rows]
-    return sorted(lines, key=lambda line: precedence(line.version), reverse=True)
+    versions = [replace(version, **{**row, "outcome": outcome_of(row["outcome"])}) for row in rows]
+    return sorted(versions, key=lambda each: precedence(each.version), reverse=True)
