@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -166,6 +167,7 @@ def _ask_about_a_node(*, namespace: str) -> Any:
         name="restart",
         version="1.0.0",
         status="Active",
+        changed_at=datetime(2026, 11, 22, tzinfo=UTC),
         ambiguous=False,
         document=remedy(),
         outcome=WorkflowOutcome(),

@@ -49,10 +49,10 @@ class WorkflowOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredVersion:
-    """One version of a workflow; `status` is Active, Disabled or Superseded. `suspended` is said of the workflow.
+    """One version of a workflow; `status` is Active, Disabled or Superseded, since `changed_at`.
 
-    `ambiguous`: another namespace that the caller may see has an allowed workflow of that name. `outcome` is that of
-    its runs.
+    `suspended` is said of the workflow. `ambiguous`: another namespace that the caller may see has an allowed workflow
+    of that name. `outcome` is that of its runs.
     """
 
     version_id: str
@@ -60,6 +60,7 @@ class StoredVersion:
     name: str
     version: str
     status: str
+    changed_at: datetime
     ambiguous: bool
     document: Mapping[str, Any] = field(repr=False)
     outcome: WorkflowOutcome

@@ -5,7 +5,6 @@ without keys or values.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from formulary_catalog.domain.answers.catalog import (
@@ -227,9 +226,7 @@ def workflow_details(
     )
 
 
-def workflow_summary(
-    workflow: RemediationWorkflow, *, stored: StoredVersion, indexed_at: datetime, invocable: bool
-) -> WorkflowSummary:
+def workflow_summary(workflow: RemediationWorkflow, *, stored: StoredVersion, invocable: bool) -> WorkflowSummary:
     """One line of a listing."""
     name, served = workflow.metadata.name, stored.status == "Active"
     return WorkflowSummary(
@@ -243,7 +240,7 @@ def workflow_summary(
         risk_level=workflow.spec.risk_level or "unknown",
         status=stored.status,
         invocable=invocable and served,
-        indexed_at=moment(indexed_at),
+        indexed_at=moment(stored.changed_at),
         uri=workflow_uri(namespace=stored.namespace, name=name, version="" if served else stored.version),
     )
 

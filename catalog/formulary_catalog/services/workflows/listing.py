@@ -139,16 +139,11 @@ class Listing:
         )
         page = rows[: request.limit]
         # What is not served is listed for people who browse without an incident: nothing constrains it.
-        listed = [(row, parsed) for row in page if (parsed := self._finder.allowed(row.stored, constraints))]
-        places = [Place(row.stored.name, row.stored.namespace, row.stored.version_id) for row, _ in listed]
+        listed = [(stored, parsed) for stored in page if (parsed := self._finder.allowed(stored, constraints))]
+        places = [Place(stored.name, stored.namespace, stored.version_id) for stored, _ in listed]
         workflows = [
-            workflow_summary(
-                parsed.workflow,
-                stored=row.stored,
-                indexed_at=row.changed_at,
-                invocable=not parsed.not_invocable_because,
-            )
-            for row, parsed in listed
+            workflow_summary(parsed.workflow, stored=stored, invocable=not parsed.not_invocable_because)
+            for stored, parsed in listed
         ]
         more = len(rows) > request.limit and bool(places)
         unrunnable = [line.workflow_id for line in workflows if not line.invocable and request.status == _ACTIVE]

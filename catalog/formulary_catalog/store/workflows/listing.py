@@ -1,7 +1,6 @@
 """Pages of workflows in name order, as `services/workflows/listing` shows them."""
 
 from dataclasses import dataclass, fields
-from datetime import datetime
 
 import asyncpg
 
@@ -44,14 +43,6 @@ class ListingQuestion:
     suspended_in: frozenset[str] | None = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedVersion:
-    """A row of a listing; `changed_at` is when it came to its status."""
-
-    stored: StoredVersion
-    changed_at: datetime
-
-
 class ListingReader:
     """Reads pages under row-level security."""
 
@@ -66,7 +57,7 @@ class ListingReader:
         limit: int,
         after: Place | None = None,
         offset: int = 0,
-    ) -> tuple[list[ListedVersion], int]:
+    ) -> tuple[list[StoredVersion], int]:
         """A page of what follows a place, by name, namespace and version id; and how many there are in all.
 
         Raises:
@@ -87,7 +78,7 @@ class ListingReader:
             follows = f"(name, namespace, version_id) > ({place})"
         page = f"limit {arguments.add(limit, 'integer')} offset {arguments.add(offset, 'integer')}"
 
-        async def read(connection: Connection) -> tuple[list[ListedVersion], int]:
+        async def read(connection: Connection) -> tuple[list[StoredVersion], int]:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(
                 f"""
@@ -98,7 +89,7 @@ class ListingReader:
                     order by name, namespace, version_id {page}
                 )
                 select (select count(*) from listed) as total, {", ".join(f"version.{each}" for each in _STORED)},
-                       version.changed_at, {allowed.ambiguous("version")} as ambiguous,
+                       {allowed.ambiguous("version")} as ambiguous,
                        {outcome_column("version.version_id")} as outcome
                 from (select) as always left join page on true left join workflow_version as version using (version_id)
                 order by version.name, version.namespace, version.version_id
@@ -152,9 +143,6 @@ def narrowing(question: ListingQuestion, arguments: StatementArguments) -> dict[
     return found
 
 
-def _listed(row: asyncpg.Record) -> ListedVersion:
+def _listed(row: asyncpg.Record) -> StoredVersion:
     stored = {name: row[name] for name in _STORED}
-    return ListedVersion(
-        stored=StoredVersion(**stored, ambiguous=row["ambiguous"], outcome=outcome_of(row["outcome"])),
-        changed_at=row["changed_at"],
-    )
+    return StoredVersion(**stored, ambiguous=row["ambiguous"], outcome=outcome_of(row["outcome"]))

@@ -16,7 +16,7 @@ from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
 from formulary_catalog.store.search.page import outcome_column, outcome_of, page_columns
 
-_COLUMNS = "version_id, namespace, name, version, status, document"
+_COLUMNS = "version_id, namespace, name, version, status, changed_at, document"
 _READABLE = "status <> 'Deleted'"
 _NOWHERE: frozenset[str] = frozenset()
 

@@ -1,6 +1,7 @@
 """A run comes out the same for every requester, and its timeout and facts follow from the workflow and the settings."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ def run(
         version=entry.version,
         version_id=entry.version_id,
         status="Active",
+        changed_at=datetime(2026, 11, 22, tzinfo=UTC),
         ambiguous=False,
         document=dict(entry.document),
         outcome=WorkflowOutcome(),

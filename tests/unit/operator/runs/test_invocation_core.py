@@ -46,6 +46,7 @@ VERSION = StoredVersion(
     name="restart",
     version="1.0.0",
     status="Active",
+    changed_at=BEGAN,
     ambiguous=False,
     document=remedy(),
     outcome=WorkflowOutcome(),
