@@ -101,7 +101,7 @@ class Subject:
         """As the product does it, with its cache of workflows warm."""
         found = await self.candidates(asked)
         best = nearest_of(found)
-        if not found.rows or not self._known.issuperset(best):
+        if not found.versions or not self._known.issuperset(best):
             await self._pages.read(best, known=self._known, namespaces=asked.namespaces)
             self._known.update(best)
         await self._candidates.unfamiliar(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.runs.submission import RunRules, why_no_run_here
-from formulary_catalog.domain.stored import StoredVersion, WorkflowOutcome
+from formulary_catalog.domain.stored import StoredManifest, WorkflowOutcome
 from formulary_catalog.errors import InvalidInput
 from formulary_operator.api.names import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from formulary_operator.engines import engine_of
@@ -161,7 +161,7 @@ def test_a_run_about_a_node_lives_in_the_namespace_for_that_and_nowhere_else(nam
 def _ask_about_a_node(*, namespace: str) -> Any:
     document = invocation("by-hand", input=INPUT, remediationId="rr-1")
     document["metadata"] = {**document["metadata"], "namespace": namespace, "uid": "u-1"}
-    version = StoredVersion(
+    version = StoredManifest(
         version_id="wf_ver_0123456789abcdef0123",
         namespace="formulary",
         name="restart",
@@ -169,6 +169,7 @@ def _ask_about_a_node(*, namespace: str) -> Any:
         status="Active",
         changed_at=datetime(2026, 11, 22, tzinfo=UTC),
         ambiguous=False,
+        suspended=False,
         document=remedy(),
         outcome=WorkflowOutcome(),
     )

@@ -49,10 +49,10 @@ class WorkflowOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredVersion:
-    """One version of a workflow; `status` is Active, Disabled or Superseded, since `changed_at`.
+    """One version of a workflow, without its manifest; `status` is Active, Disabled or Superseded.
 
-    `suspended` is said of the workflow. `ambiguous`: another namespace that the caller may see has an allowed workflow
-    of that name. `outcome` is that of its runs.
+    `ambiguous`: another namespace that the caller may see has an allowed workflow of that name. `outcome` is that of
+    its runs.
     """
 
     version_id: str
@@ -60,11 +60,17 @@ class StoredVersion:
     name: str
     version: str
     status: str
-    changed_at: datetime
     ambiguous: bool
-    document: Mapping[str, Any] = field(repr=False)
     outcome: WorkflowOutcome
-    suspended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredManifest(StoredVersion):
+    """A version with its manifest. It has its status since `changed_at`; `suspended` is said of its workflow."""
+
+    document: Mapping[str, Any] = field(repr=False)
+    changed_at: datetime
+    suspended: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

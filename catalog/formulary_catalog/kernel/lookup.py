@@ -14,7 +14,7 @@ from formulary_catalog.domain.incidents import constraints_of
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import workflow_details
-from formulary_catalog.domain.stored import StoredVersion
+from formulary_catalog.domain.stored import StoredManifest
 from formulary_catalog.domain.targets.reference import parse_target
 from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
 from formulary_catalog.domain.workflows.identity import workflow_id as qualified_id
@@ -36,9 +36,9 @@ _SHOWN = 60
 class FoundWorkflow:
     """One version of a workflow, with the allowed part of its history, and the scope of the call that found it."""
 
-    stored: StoredVersion
+    stored: StoredManifest
     parsed: ParsedWorkflow
-    history: tuple[StoredVersion, ...]
+    history: tuple[StoredManifest, ...]
     scope: CallScope
 
     @property
@@ -184,7 +184,7 @@ class WorkflowFinder:
         context = scope.context
         return constraints_of(context, strict_keys=self._strict_keys) if context is not None else Constraints()
 
-    def allowed(self, stored: StoredVersion | Invocation, constraints: Constraints) -> ParsedWorkflow | None:
+    def allowed(self, stored: StoredManifest | Invocation, constraints: Constraints) -> ParsedWorkflow | None:
         """The workflow, if it can be read and the constraints allow it."""
         parsed = self._parsed.get(stored.version_id, stored.document)
         return parsed if parsed is not None and allowed(parsed.labels, constraints) else None

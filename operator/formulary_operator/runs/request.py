@@ -17,7 +17,7 @@ from formulary_catalog.domain.runs.facts import target_of
 from formulary_catalog.domain.runs.run import NewInvocation, RunTarget, Source, id_of_object
 from formulary_catalog.domain.runs.submission import RequestedRun, RunRules, new_run
 from formulary_catalog.domain.runs.target_input import bound_input
-from formulary_catalog.domain.stored import StoredVersion
+from formulary_catalog.domain.stored import StoredManifest
 from formulary_catalog.domain.text import all_storable
 from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
 from formulary_catalog.domain.workflows.invocable import hidden_from_readers
@@ -65,7 +65,7 @@ def parse_run_request(document: Mapping[str, Any]) -> RunRequest:
 def requested_run(
     request: RunRequest,
     *,
-    version: StoredVersion,
+    version: StoredManifest,
     context: RequestContext | None,
     requester: str,
     runs_namespace: str,
@@ -138,7 +138,7 @@ def _search_id(text: str) -> UUID | None:
         ) from None
 
 
-def _require_snapshot(spec: InvocationSpec, *, version: StoredVersion) -> None:
+def _require_snapshot(spec: InvocationSpec, *, version: StoredManifest) -> None:
     snapshot = spec.workflow_ref.snapshot
     if snapshot is not None and snapshot != version.document.get("spec"):
         raise InvalidInput(

@@ -13,7 +13,7 @@ from formulary_catalog.domain.access import USE_CONTEXTS, Right
 from formulary_catalog.domain.incidents import RequestContext, same_incident
 from formulary_catalog.domain.runs.run import UNPROVEN_USER, Invocation, NewInvocation, Reason, id_of_object
 from formulary_catalog.domain.runs.submission import RunRules
-from formulary_catalog.domain.stored import StoredVersion
+from formulary_catalog.domain.stored import StoredManifest
 from formulary_catalog.domain.targets.reference import (
     TargetReference,
     known_kind,
@@ -161,7 +161,7 @@ class RunSubmission:
                     field="spec.input",
                 )
 
-    async def _version(self, request: RunRequest) -> StoredVersion | None:
+    async def _version(self, request: RunRequest) -> StoredManifest | None:
         """In the object's own namespace first; what other namespaces have is not for it."""
         visible = (request.namespace, self._shared_namespace)
         found = await self._workflows.find(request.reference, namespaces=frozenset(visible), suspended_in=None)

@@ -12,6 +12,7 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.search.candidates import IndexedText
 from formulary_catalog.domain.search.request import search_request
+from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.kernel.parts import CatalogParts
@@ -20,7 +21,7 @@ from formulary_catalog.services.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.search.lexemes import Texts
-from formulary_catalog.store.search.page import PageReader, PageRow
+from formulary_catalog.store.search.page import PageReader
 from formulary_catalog.store.search.statement import FEW, CandidateQuery, CandidateReader, Candidates
 from formulary_catalog.store.workflows.writer import ApplyOutcome, CatalogWriter
 from support import manifest
@@ -72,8 +73,8 @@ async def search(service: CatalogService) -> SearchAnswer:
     return await service.search(search_request(query="restart", top_k=50), caller=CALLER)
 
 
-def told(rows: Mapping[str, PageRow]) -> dict[str, Any]:
-    return {id_: (row.ambiguous, row.outcome) for id_, row in rows.items()}
+def told(versions: Mapping[str, StoredVersion]) -> dict[str, Any]:
+    return {id_: (each.ambiguous, each.outcome) for id_, each in versions.items()}
 
 
 @pytest.mark.parametrize("number", SIZES.values(), ids=SIZES)
@@ -91,22 +92,23 @@ async def test_a_row_says_the_same_with_the_candidates_and_by_itself(
     candidates = await candidates_of(CandidateReader(reading), namespaces=EVERYWHERE)
     pages, wanted = PageReader(reading), ids(candidates)
 
-    unknown = await pages.read(wanted, known=(), namespaces=EVERYWHERE)
-    known = await pages.read(wanted, known=wanted, namespaces=EVERYWHERE)
+    unknown, documents = await pages.read(wanted, known=(), namespaces=EVERYWHERE)
+    known, none = await pages.read(wanted, known=wanted, namespaces=EVERYWHERE)
 
     assert unknown.keys() == known.keys() == set(wanted)
     assert len(wanted) == number
     assert told(known) == told(unknown)
-    assert told(candidates.rows) == (told(unknown) if number <= FEW else {})
+    assert told(candidates.versions) == (told(unknown) if number <= FEW else {})
     assert sum(row.ambiguous for row in known.values()) == 4
     assert [row.outcome.median_seconds for row in known.values()].count(12.5) == 3
-    assert all(row.document for row in unknown.values())
-    assert not any(row.document for row in known.values())
+    assert documents.keys() == set(wanted)
+    assert all(documents.values())
+    assert not none
     # Of what the caller does not see, not even that it is there.
     here = await candidates_of(CandidateReader(reading))
     assert len(here.evidence) == number - 2
-    assert not any(row.ambiguous for row in here.rows.values())
-    hidden = await pages.read(wanted, known=wanted, namespaces=HERE)
+    assert not any(row.ambiguous for row in here.versions.values())
+    hidden, _ = await pages.read(wanted, known=wanted, namespaces=HERE)
     assert hidden.keys() == set(ids(here))
     assert not any(row.ambiguous for row in hidden.values())
 
@@ -221,7 +223,7 @@ async def test_what_ceases_to_be_served_between_two_statements_is_not_returned(
     await fill(workflows, [manifest.workflow(name) for name in names(number)])
     read, asked_for = PageReader.read, []
 
-    async def suspended_meanwhile(pages: PageReader, version_ids: Iterable[str], **asked: Any) -> Mapping[str, PageRow]:
+    async def suspended_meanwhile(pages: PageReader, version_ids: Iterable[str], **asked: Any) -> Any:
         wanted = list(version_ids)
         asked_for.append(len(wanted))
         await workflows.suspend(namespace="formulary", name="w03")
@@ -263,8 +265,8 @@ async def test_nothing_stays_visible_on_the_connection(
         assert found.total == number
         assert await reading.fetch("select from workflow_version") == []
         assert await reading.fetch("select from workflow_search") == []
-        assert len(await pages.read(ids(found), known=(), namespaces=HERE)) == number
+        assert len((await pages.read(ids(found), known=(), namespaces=HERE))[0]) == number
         assert await reading.fetch("select from workflow_version") == []
         hidden = await candidates_of(reader, word=word, namespaces=frozenset({"elsewhere"}))
-        assert (hidden.total, hidden.evidence, dict(hidden.rows)) == (0, (), {})
-        assert await pages.read(ids(found), known=(), namespaces=frozenset({"elsewhere"})) == {}
+        assert (hidden.total, hidden.evidence, dict(hidden.versions)) == (0, (), {})
+        assert await pages.read(ids(found), known=(), namespaces=frozenset({"elsewhere"})) == ({}, {})

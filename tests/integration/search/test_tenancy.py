@@ -92,12 +92,12 @@ async def test_a_caller_without_a_known_namespace_sees_nothing(
     workflows, candidates = WorkflowReader(reading), CandidateReader(reading)
     question = CandidateQuery(constraints=Constraints(), words=["restart"], signal="oomkilled", severity="critical")
     found = await candidates.read(question, namespaces=namespaces)
-    assert (found.evidence, found.total, found.rows) == ((), 0, {})
+    assert (found.evidence, found.total, found.versions) == ((), 0, {})
     assert not found.signal_declared
     asked = {"signal_type": frozenset({"oomkilled"}), "cluster": frozenset({"east"})}
     unfamiliar = await candidates.unfamiliar(asked, constraints=Constraints(), namespaces=namespaces)
     assert unfamiliar == ("cluster",)
-    assert await PageReader(reading).read([*tenants.values()], known=(), namespaces=namespaces) == {}
+    assert await PageReader(reading).read([*tenants.values()], known=(), namespaces=namespaces) == ({}, {})
     everything = ListingQuestion(constraints=Constraints())
     assert await ListingReader(reading).read(everything, namespaces=namespaces, limit=10) == ([], 0)
     for form in ("restart", "beta/restart", "restart@1.0.0", *tenants.values()):

@@ -21,7 +21,7 @@ from formulary_catalog.domain.runs.run import (
     Source,
     duration_seconds,
 )
-from formulary_catalog.domain.stored import StoredVersion
+from formulary_catalog.domain.stored import StoredManifest
 from formulary_catalog.domain.workflows.inputs import check_input
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 
@@ -64,7 +64,7 @@ class RunRules:
 def new_run(
     request: RequestedRun,
     *,
-    version: StoredVersion,
+    version: StoredManifest,
     workflow: RemediationWorkflow,
     context: RequestContext | None,
     allowed_here: bool,

@@ -17,7 +17,7 @@ from formulary_catalog.domain.answers.catalog import (
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.search.label_weights import ANY, share
 from formulary_catalog.domain.search.terms import Term, rarity
-from formulary_catalog.domain.stored import StoredVersion, WorkflowOutcome
+from formulary_catalog.domain.stored import StoredManifest, WorkflowOutcome
 from formulary_catalog.domain.text import PLACE_WEIGHTS, WordPlace, shortened
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.identity import workflow_id, workflow_uri
@@ -226,7 +226,7 @@ def workflow_details(
     )
 
 
-def workflow_summary(workflow: RemediationWorkflow, *, stored: StoredVersion, invocable: bool) -> WorkflowSummary:
+def workflow_summary(workflow: RemediationWorkflow, *, stored: StoredManifest, invocable: bool) -> WorkflowSummary:
     """One line of a listing."""
     name, served = workflow.metadata.name, stored.status == "Active"
     return WorkflowSummary(

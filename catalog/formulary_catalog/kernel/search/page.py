@@ -13,20 +13,20 @@ from formulary_catalog.domain.search.checks import Page
 from formulary_catalog.domain.search.fit import Wanted
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.scoring import Scored, worth_reading
+from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.kernel.manifests import ParsedWorkflow
 from formulary_catalog.kernel.search.planning import SearchPlan
-from formulary_catalog.store.search.page import PageRow
 from formulary_catalog.store.search.statement import Candidates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A candidate of the page with its workflow and its row."""
+    """A candidate of the page with its version and its workflow."""
 
     ranked: "Ranked"
     scored: Scored
+    stored: StoredVersion
     parsed: ParsedWorkflow
-    row: PageRow
     caution: str
 
 

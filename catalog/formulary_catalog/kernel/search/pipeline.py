@@ -25,6 +25,7 @@ from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.results import match_reasons, matched_section, not_invocable_notes, workflow_hit
 from formulary_catalog.domain.search.scoring import Scored, rank
 from formulary_catalog.domain.search.terms import rare_words
+from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.embedding.known_problems import nearest_known
 from formulary_catalog.kernel.lookup import WorkflowFinder
 from formulary_catalog.kernel.manifests import ParsedWorkflow, ParsedWorkflows
@@ -37,7 +38,7 @@ from formulary_catalog.kernel.trail import Record
 from formulary_catalog.kernel.visibility import Visibility
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.store.search.distances import ModelVector
-from formulary_catalog.store.search.page import PageReader, PageRow
+from formulary_catalog.store.search.page import PageReader
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader, Candidates
 from formulary_catalog.store.workflows.names import Declared, NameReader
 
@@ -210,15 +211,21 @@ class Searcher:
                 ranked = _ranked(candidates, plan=plan, request=request, nearest=nearest)
             ids = [scored.evidence.version_id for scored in ranked.first]
             known = {id_: parsed for id_ in ids if (parsed := self._parsed.cached(id_)) is not None}
-            rows = candidates.rows
-            if not rows or len(known) < len(ids):
+            versions = candidates.versions
+            documents: Mapping[str, Mapping[str, Any]] = {}
+            if not versions or len(known) < len(ids):
                 with phases.of("sql"):
-                    rows = await self._pages.read(ids, known=known, namespaces=namespaces, imposed=plan.imposed)
-            if candidates.whole and rows.keys() >= set(ids):
+                    versions, documents = await self._pages.read(
+                        ids, known=known, namespaces=namespaces, imposed=plan.imposed
+                    )
+            if candidates.whole and versions.keys() >= set(ids):
                 break
         with phases.of("rank"):
-            workflows = [*self._workflows(ranked.first, rows=rows, known=known)]
-            declared = (each for _, parsed, _ in workflows for each in parsed.workflow.spec.labels.signal_type)
+            for id_, document in documents.items():
+                if (parsed := self._parsed.get(id_, document)) is not None:
+                    known[id_] = parsed
+            workflows = [*_workflows(ranked.first, versions=versions, parsed=known)]
+            declared = (each for _, _, parsed in workflows for each in parsed.workflow.spec.labels.signal_type)
             ranked = replace(
                 ranked,
                 inferred=as_declared(ranked.inferred, declared=declared),
@@ -229,19 +236,6 @@ class Searcher:
             said = QueryWords.of(asked, wanted=ranked.wanted, terms=plan.terms)
             hits = [_hit(*each, ranked=ranked, said=said) for each in workflows]
         return ranked, sorted(hits, key=lambda hit: -hit.scored.confidence)  # only a caution changes the order
-
-    def _workflows(
-        self, first: Sequence[Scored], *, rows: Mapping[str, PageRow], known: Mapping[str, ParsedWorkflow]
-    ) -> Iterator[tuple[Scored, ParsedWorkflow, PageRow]]:
-        """Those with an active version that this release can read."""
-        for scored in first:
-            version_id = scored.evidence.version_id
-            if (row := rows.get(version_id)) is None:
-                _log.warning("served_workflow_without_version", version_id=version_id)
-                continue
-            parsed = known[version_id] if row.document is None else self._parsed.get(version_id, row.document)
-            if parsed is not None:
-                yield scored, parsed, row
 
 
 def _question(plan: SearchPlan, *, vector: ModelVector | None) -> CandidateQuery:
@@ -288,11 +282,23 @@ def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest,
     )
 
 
-def _hit(scored: Scored, parsed: ParsedWorkflow, row: PageRow, *, ranked: Ranked, said: QueryWords) -> Hit:
+def _workflows(
+    first: Sequence[Scored], *, versions: Mapping[str, StoredVersion], parsed: Mapping[str, ParsedWorkflow]
+) -> Iterator[tuple[Scored, StoredVersion, ParsedWorkflow]]:
+    """Those with an active version that this release can read."""
+    for scored in first:
+        version_id = scored.evidence.version_id
+        if version_id not in versions:
+            _log.warning("served_workflow_without_version", version_id=version_id)
+        elif version_id in parsed:
+            yield scored, versions[version_id], parsed[version_id]
+
+
+def _hit(scored: Scored, stored: StoredVersion, parsed: ParsedWorkflow, *, ranked: Ranked, said: QueryWords) -> Hit:
     warning = caution(parsed.indicated, said)
     if warning:
         scored = scored._replace(confidence=cautioned(scored.confidence))
-    return Hit(ranked=ranked, scored=scored, parsed=parsed, row=row, caution=warning)
+    return Hit(ranked=ranked, scored=scored, stored=stored, parsed=parsed, caution=warning)
 
 
 def _mode(candidates: Candidates) -> SearchMode:
@@ -320,10 +326,10 @@ def _shown(hit: Hit, *, several: bool) -> WorkflowHit:
         workflow,
         namespace=evidence.namespace,
         version_id=evidence.version_id,
-        ambiguous=hit.row.ambiguous,
+        ambiguous=hit.stored.ambiguous,
         cosine=cosine,
         confidence=hit.scored.confidence,
-        outcome=hit.row.outcome,
+        outcome=hit.stored.outcome,
         caution=hit.caution,
         reasons=reasons,
         section=matched_section(plan.terms, places=evidence.places),

@@ -318,7 +318,7 @@ def _covered_signal(
 
 def _id(hit: Hit) -> str:
     evidence = hit.scored.evidence
-    return workflow_id(namespace=evidence.namespace, name=evidence.name, ambiguous=hit.row.ambiguous)
+    return workflow_id(namespace=evidence.namespace, name=evidence.name, ambiguous=hit.stored.ambiguous)
 
 
 def _shown(query: WeakQuery) -> WeakQuery:

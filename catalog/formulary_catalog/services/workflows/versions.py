@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers.browsing import DifferenceRow, VersionDifference
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.stored import StoredVersion
+from formulary_catalog.domain.stored import StoredManifest
 from formulary_catalog.domain.workflows.difference import MAX_LINES, Row, manifest_lines, side_by_side
 from formulary_catalog.domain.workflows.identity import parse_reference, precedence
 from formulary_catalog.errors import NotFound
@@ -59,7 +59,7 @@ class Versions:
 
     def _version(self, found: FoundWorkflow, version: str) -> tuple[str, ParsedWorkflow]:
         wanted = version.removeprefix("v")
-        line: StoredVersion | None = next((each for each in found.history if each.version == wanted), None)
+        line: StoredManifest | None = next((each for each in found.history if each.version == wanted), None)
         parsed = self._parsed.get(line.version_id, line.document) if line is not None else None
         if line is None or parsed is None:
             known = ", ".join(each.version for each in found.history)

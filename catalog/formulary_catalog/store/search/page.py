@@ -1,15 +1,15 @@
-"""One page of hits: the shown columns of each version, and the outcome of its earlier runs.
+"""One page of hits: what an answer shows of each version, and the manifests that are not parsed yet.
 
-`kernel/search/pipeline` reads it for the first candidates, where the statement did not bring the rows along.
+`kernel/search/pipeline` reads it for the first candidates, where the statement did not bring the versions along. All
+readers of versions have their columns from here.
 """
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
 
-from formulary_catalog.domain.stored import WorkflowOutcome
+from formulary_catalog.domain.stored import StoredVersion, WorkflowOutcome
 from formulary_catalog.domain.workflows.labels import UNCONSTRAINED, Constraints
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.tenancy import StatementArguments, entered_table
@@ -38,30 +38,27 @@ def outcome_of(column: Sequence[float | None] | None) -> WorkflowOutcome:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageRow:
-    """What an answer needs of one workflow in addition to its rank; `document` is None where the caller knows it.
-
-    `ambiguous`: another namespace that the caller may see has a workflow of that name which its incident allows.
-    """
-
-    document: Mapping[str, Any] | None = field(repr=False)
-    ambiguous: bool
-    outcome: WorkflowOutcome
-
-    @classmethod
-    def of(cls, row: asyncpg.Record, *, document: Mapping[str, Any] | None = None) -> "PageRow":
-        """From a row with the columns of `page_columns`."""
-        return cls(document=document, ambiguous=row["ambiguous"], outcome=outcome_of(row["outcome"]))
-
-
-def page_columns(row: str, *, allowed: AllowedVersions) -> str:
-    """The columns of a `PageRow` but for its document, for a row with version_id, namespace and name.
+def version_columns(row: str, *, allowed: AllowedVersions) -> str:
+    """The columns of a `StoredVersion` but for its id, for a row of `workflow_version`.
 
     `allowed` is what the incident allows, whatever labels the caller gives.
     """
     return f"""
+        {row}.namespace, {row}.name, {row}.version, {row}.status,
         {allowed.ambiguous(row)} as ambiguous, {outcome_column(f"{row}.version_id")} as outcome"""
+
+
+def stored_version(row: asyncpg.Record) -> StoredVersion:
+    """From a row with a version_id and the columns of `version_columns`."""
+    return StoredVersion(
+        version_id=row["version_id"],
+        namespace=row["namespace"],
+        name=row["name"],
+        version=row["version"],
+        status=row["status"],
+        ambiguous=row["ambiguous"],
+        outcome=outcome_of(row["outcome"]),
+    )
 
 
 class PageReader:
@@ -77,16 +74,16 @@ class PageReader:
         known: Container[str],
         namespaces: frozenset[str] | None,
         imposed: Constraints = UNCONSTRAINED,
-    ) -> dict[str, PageRow]:
-        """The rows of these workflows by version id, with the documents of those that are not `known`.
+    ) -> tuple[dict[str, StoredVersion], dict[str, Mapping[str, Any]]]:
+        """These versions by their ids, and the manifests of those that are not `known`.
 
-        There is no row of a workflow that is no longer served. `imposed` are the constraints of the incident.
+        There is none of a workflow that is no longer served. `imposed` are the constraints of the incident.
 
         Raises:
             Unavailable: the database does not answer in time.
         """
         if not version_ids:
-            return {}
+            return {}, {}
         arguments = StatementArguments()
         entering = entered_table(arguments, namespaces=namespaces)
         wanted = arguments.add(list(version_ids), "text[]")
@@ -96,7 +93,7 @@ class PageReader:
             with {entering}
             select page.* from entered, lateral (
                 select version_id, case when version_id = any ({unknown}) then document end as document,
-                       {page_columns("version", allowed=AllowedVersions(imposed, arguments))}
+                       {version_columns("version", allowed=AllowedVersions(imposed, arguments))}
                 from workflow_version version
                 where version_id = any ({wanted}) and status = 'Active' and entered.word_in_use is not null
                 offset 0
@@ -104,4 +101,7 @@ class PageReader:
             """,
             *arguments.values,
         )
-        return {row["version_id"]: PageRow.of(row, document=row["document"]) for row in rows}
+        return (
+            {row["version_id"]: stored_version(row) for row in rows},
+            {row["version_id"]: row["document"] for row in rows if row["document"] is not None},
+        )

@@ -13,6 +13,7 @@ from functools import partial
 import asyncpg
 
 from formulary_catalog.domain.search.candidates import CandidateEvidence, places
+from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.workflows.labels import (
     EXCLUDING_WHEN_ABSENT,
     NOT_NARROWED,
@@ -28,10 +29,10 @@ from formulary_catalog.store.search.candidates import ALL, Allowed, by_words, ho
 from formulary_catalog.store.search.distances import Distances, ModelVector
 from formulary_catalog.store.search.filters import column_of, label_conditions, narrowing_conditions
 from formulary_catalog.store.search.lexemes import Stem, Stems, Texts
-from formulary_catalog.store.search.page import PageRow, page_columns
+from formulary_catalog.store.search.page import stored_version, version_columns
 
 FEW = 24
-"""Up to so many allowed workflows, the statement reads the rows of the page too: that saves a round trip."""
+"""Up to so many allowed workflows, the statement reads the versions of the page too: that saves a round trip."""
 _LOOKED_AT = 10_000
 """How many workflows are searched for a label value that no allowed one declares, to note a misspelt one."""
 
@@ -67,7 +68,7 @@ class Candidates:
     `compared`: how many of the allowed ones have a cosine; None if the question had no vector. `usable`: for each word
     whether the index can hold it; it holds no stop words. `undeclared`: the asked dimensions in which no allowed
     workflow declares what was asked. `signal_declared`: whether an allowed workflow declares the first word of the
-    question, its `alert` or else its `signal`. `rows`: the rows of the page by version id where few are allowed, else
+    question, its `alert` or else its `signal`. `versions`: those of the page by their ids where few are allowed, else
     empty. `whole` is False if a candidate was withdrawn before its text was read.
     """
 
@@ -78,7 +79,7 @@ class Candidates:
     usable: tuple[bool, ...]
     undeclared: tuple[str, ...]
     signal_declared: bool
-    rows: Mapping[str, PageRow] = field(default_factory=dict, repr=False)
+    versions: Mapping[str, StoredVersion] = field(default_factory=dict, repr=False)
 
     @property
     def mostly_compared(self) -> bool:
@@ -172,7 +173,7 @@ class CandidateReader:
             usable=tuple(map(bool, terms)),
             undeclared=tuple(head["undeclared"]),
             signal_declared=head["signal_declared"],
-            rows={id_: PageRow.of(row) for id_, row in found.items() if row["ambiguous"] is not None},
+            versions={id_: stored_version(row) for id_, row in found.items() if row["ambiguous"] is not None},
         )
         if candidates.mostly_compared:
             return candidates
@@ -243,7 +244,8 @@ select (select revision from word_revision), summary.*, pool.version_id, pool.la
        1 - pool.distance as cosine, page.*
 from summary left join pool on true left join lateral (
     -- OFFSET makes it one look-up for each row of the pool, whatever the planner thinks of how many there are.
-    select {page_columns("version", allowed=AllowedVersions(question.imposed, arguments))} from workflow_version version
+    select {version_columns("version", allowed=AllowedVersions(question.imposed, arguments))}
+    from workflow_version version
     where version_id = pool.version_id and status = 'Active' and summary.total <= {FEW} offset 0
 ) as page on true
 """

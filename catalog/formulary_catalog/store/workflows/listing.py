@@ -1,26 +1,20 @@
 """Pages of workflows in name order, as `services/workflows/listing` shows them."""
 
-from dataclasses import dataclass, fields
-
-import asyncpg
+from dataclasses import dataclass
 
 from formulary_catalog.domain.cursor import Place
-from formulary_catalog.domain.stored import StoredVersion
+from formulary_catalog.domain.stored import StoredManifest
 from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
-from formulary_catalog.store.search.page import outcome_column, outcome_of
-from formulary_catalog.store.workflows.reader import not_suspended
+from formulary_catalog.store.workflows.reader import manifest_columns, not_suspended, stored_manifest
 
 ACTIVE = "Active"
 PENDING = "Pending"
 RISK = "case risk_level when '' then 'unknown' else risk_level end"
 """The risk of a row, as answers spell it."""
 _SEARCHED = "version_id in (select version_id from workflow_search where leading_row and {})"
-_STORED = tuple(
-    field.name for field in fields(StoredVersion) if field.name not in ("ambiguous", "outcome", "suspended")
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +51,7 @@ class ListingReader:
         limit: int,
         after: Place | None = None,
         offset: int = 0,
-    ) -> tuple[list[StoredVersion], int]:
+    ) -> tuple[list[StoredManifest], int]:
         """A page of what follows a place, by name, namespace and version id; and how many there are in all.
 
         Raises:
@@ -78,7 +72,7 @@ class ListingReader:
             follows = f"(name, namespace, version_id) > ({place})"
         page = f"limit {arguments.add(limit, 'integer')} offset {arguments.add(offset, 'integer')}"
 
-        async def read(connection: Connection) -> tuple[list[StoredVersion], int]:
+        async def read(connection: Connection) -> tuple[list[StoredManifest], int]:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(
                 f"""
@@ -88,15 +82,13 @@ class ListingReader:
                     select version_id from listed where {follows}
                     order by name, namespace, version_id {page}
                 )
-                select (select count(*) from listed) as total, {", ".join(f"version.{each}" for each in _STORED)},
-                       {allowed.ambiguous("version")} as ambiguous,
-                       {outcome_column("version.version_id")} as outcome
+                select (select count(*) from listed) as total, {manifest_columns("version", allowed=allowed)}
                 from (select) as always left join page on true left join workflow_version as version using (version_id)
                 order by version.name, version.namespace, version.version_id
                 """,
                 *arguments.values,
             )
-            return [_listed(row) for row in rows if row["version_id"] is not None], rows[0]["total"]
+            return [stored_manifest(row) for row in rows if row["version_id"] is not None], rows[0]["total"]
 
         return await self._database.read(read)
 
@@ -141,8 +133,3 @@ def narrowing(question: ListingQuestion, arguments: StatementArguments) -> dict[
     if question.risk_level:
         found["risk_level"] = f"{RISK} = {arguments.add(question.risk_level, 'text')}"
     return found
-
-
-def _listed(row: asyncpg.Record) -> StoredVersion:
-    stored = {name: row[name] for name in _STORED}
-    return StoredVersion(**stored, ambiguous=row["ambiguous"], outcome=outcome_of(row["outcome"]))

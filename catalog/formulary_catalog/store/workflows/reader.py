@@ -8,15 +8,14 @@ from dataclasses import fields, replace
 
 import asyncpg
 
-from formulary_catalog.domain.stored import StoredVersion
+from formulary_catalog.domain.stored import StoredManifest
 from formulary_catalog.domain.workflows.identity import WorkflowReference, precedence
 from formulary_catalog.domain.workflows.labels import UNCONSTRAINED, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
-from formulary_catalog.store.search.page import outcome_column, outcome_of, page_columns
+from formulary_catalog.store.search.page import outcome_column, outcome_of, version_columns
 
-_COLUMNS = "version_id, namespace, name, version, status, changed_at, document"
 _READABLE = "status <> 'Deleted'"
 _NOWHERE: frozenset[str] = frozenset()
 
@@ -37,6 +36,18 @@ def not_suspended(
     return f"({rows}.namespace = any ({arguments.add(sorted(but_in), 'text[]')}) or {served})" if but_in else served
 
 
+def manifest_columns(row: str, *, allowed: AllowedVersions) -> str:
+    """The columns of a `StoredManifest`, for a row of `workflow_version`; `allowed` as for `version_columns`."""
+    return f"""{row}.version_id, {row}.changed_at, {row}.document, not ({not_suspended(StatementArguments(), rows=row)})
+        as suspended, {version_columns(row, allowed=allowed)}"""
+
+
+def stored_manifest(row: asyncpg.Record) -> StoredManifest:
+    """From a row with the columns of `manifest_columns`."""
+    columns = {column.name: row[column.name] for column in fields(StoredManifest)}
+    return StoredManifest(**{**columns, "outcome": outcome_of(row["outcome"])})
+
+
 class WorkflowReader:
     """Reads what the caller's namespaces hold; deleted workflows are never returned."""
 
@@ -50,7 +61,7 @@ class WorkflowReader:
         namespaces: frozenset[str] | None,
         constraints: Constraints = UNCONSTRAINED,
         suspended_in: frozenset[str] | None = _NOWHERE,
-    ) -> list[tuple[StoredVersion, list[StoredVersion]]]:
+    ) -> list[tuple[StoredManifest, list[StoredManifest]]]:
         """What a reference may mean, at most one version for each namespace, each with its history, newest first.
 
         A name alone means the active version; with a version or a pinned id history is readable too. Of a workflow that
@@ -66,14 +77,13 @@ class WorkflowReader:
         current = "status = 'Active'" if suspended_in == _NOWHERE else "status in ('Active', 'Disabled')"
         served = "true" if reference.version or reference.version_id else current
         shown = not_suspended(arguments, but_in=suspended_in)
-        served_at_all = not_suspended(arguments)
-        columns = page_columns("workflow_version", allowed=AllowedVersions(constraints, arguments))
+        columns = manifest_columns("workflow_version", allowed=AllowedVersions(constraints, arguments))
 
-        async def read(connection: Connection) -> list[tuple[StoredVersion, list[StoredVersion]]]:
+        async def read(connection: Connection) -> list[tuple[StoredManifest, list[StoredManifest]]]:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(
                 f"""
-                select distinct on (namespace) {_COLUMNS}, {columns}, not ({served_at_all}) as suspended
+                select distinct on (namespace) {columns}
                 from workflow_version
                 where {_READABLE} and {shown}
                   and {named} and {served}
@@ -82,14 +92,14 @@ class WorkflowReader:
                 """,
                 *arguments.values,
             )
-            found = [_stored(row) for row in rows]
+            found = [stored_manifest(row) for row in rows]
             return [(version, await _history(connection, version)) for version in found]
 
         return await self._database.read(read)
 
     async def versions(
         self, version_ids: Collection[str], *, namespaces: frozenset[str] | None, constraints: Constraints
-    ) -> list[StoredVersion]:
+    ) -> list[StoredManifest]:
         """Those of these versions that `find` would find, in no particular order, by one statement.
 
         Raises:
@@ -97,15 +107,15 @@ class WorkflowReader:
         """
         arguments = StatementArguments()
         named = f"version_id = any ({arguments.add(list(version_ids), 'text[]')})"
-        columns = page_columns("workflow_version", allowed=AllowedVersions(constraints, arguments))
+        columns = manifest_columns("workflow_version", allowed=AllowedVersions(constraints, arguments))
         statement = f"""
-            select {_COLUMNS}, {columns}, false as suspended from workflow_version
+            select {columns} from workflow_version
             where {named} and {_READABLE} and {not_suspended(arguments)}
         """
 
-        async def read(connection: Connection) -> list[StoredVersion]:
+        async def read(connection: Connection) -> list[StoredManifest]:
             await enter(connection, namespaces=namespaces)
-            return [_stored(row) for row in await connection.fetch(statement, *arguments.values)]
+            return [stored_manifest(row) for row in await connection.fetch(statement, *arguments.values)]
 
         return await self._database.read(read)
 
@@ -168,16 +178,13 @@ class WorkflowReader:
         return await self._database.read(read)
 
 
-def _stored(row: asyncpg.Record) -> StoredVersion:
-    stored = {column.name: row[column.name] for column in fields(StoredVersion)}
-    return StoredVersion(**{**stored, "outcome": outcome_of(row["outcome"])})
-
-
-async def _history(connection: Connection, version: StoredVersion) -> list[StoredVersion]:
+async def _history(connection: Connection, version: StoredManifest) -> list[StoredManifest]:
     """All versions of its workflow, the highest first."""
     rows = await connection.fetch(
         f"""
-        select {_COLUMNS}, {outcome_column("workflow_version.version_id")} as outcome from workflow_version
+        select version_id, version, status, changed_at, document,
+               {outcome_column("workflow_version.version_id")} as outcome
+        from workflow_version
         where {_READABLE} and namespace = $1 and name = $2 order by status, changed_at desc
         """,
         version.namespace,

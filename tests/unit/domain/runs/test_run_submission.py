@@ -9,7 +9,7 @@ import pytest
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.runs.run import UNPROVEN_USER, NewInvocation, RunTarget, Source
 from formulary_catalog.domain.runs.submission import RequestedRun, RunRules, new_run
-from formulary_catalog.domain.stored import StoredVersion, WorkflowOutcome
+from formulary_catalog.domain.stored import StoredManifest, WorkflowOutcome
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import InputRefused
 from support.cluster_runs import INPUT, remedy
@@ -33,7 +33,7 @@ def run(
 ) -> NewInvocation:
     """The run of a remedy of this namespace."""
     entry = catalog_entry(remedy(**spec), source="test", default_namespace=namespace)
-    version = StoredVersion(
+    version = StoredManifest(
         namespace=namespace,
         name=entry.name,
         version=entry.version,
@@ -41,6 +41,7 @@ def run(
         status="Active",
         changed_at=datetime(2026, 11, 22, tzinfo=UTC),
         ambiguous=False,
+        suspended=False,
         document=dict(entry.document),
         outcome=WorkflowOutcome(),
     )

@@ -9,7 +9,7 @@ import pytest
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.runs.run import UNPROVEN_USER, Invocation, Phase, Reason, RunTarget, Source, id_of_object
 from formulary_catalog.domain.runs.submission import RunRules
-from formulary_catalog.domain.stored import StoredVersion, WorkflowOutcome
+from formulary_catalog.domain.stored import StoredManifest, WorkflowOutcome
 from formulary_catalog.domain.workflows.inputs import check_input
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import FormularyError, InvalidInput, NotInvocable
@@ -40,7 +40,7 @@ from support.plans import BUNDLE, plan
 
 NOW = "2026-11-22T12:00:00Z"
 BEGAN = datetime(2026, 11, 22, 11, 59, tzinfo=UTC)
-VERSION = StoredVersion(
+VERSION = StoredManifest(
     version_id="wf_ver_0123456789abcdef0123",
     namespace="formulary",
     name="restart",
@@ -48,6 +48,7 @@ VERSION = StoredVersion(
     status="Active",
     changed_at=BEGAN,
     ambiguous=False,
+    suspended=False,
     document=remedy(),
     outcome=WorkflowOutcome(),
 )
@@ -105,7 +106,7 @@ def stored(document: dict[str, Any], *, generation: int = 1, **status: Any) -> d
     return {**document, "metadata": metadata} | ({"status": status} if status else {})
 
 
-def request(*, context: RequestContext | None = INCIDENT, version: StoredVersion = VERSION, **spec: Any) -> Any:
+def request(*, context: RequestContext | None = INCIDENT, version: StoredManifest = VERSION, **spec: Any) -> Any:
     """The run that an object asks for, by somebody who is known."""
     document = stored(invocation("by-hand", **{"input": INPUT, **spec}))
     return requested_run(

@@ -14,7 +14,7 @@ from formulary_catalog.domain.audit.chain import EXPLANATION
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest
-from formulary_catalog.domain.stored import StoredVersion
+from formulary_catalog.domain.stored import StoredManifest
 from formulary_catalog.domain.workflows.exclusion import Exclusion, exclusions, narrowed_out, unserved
 from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
 from formulary_catalog.errors import InvalidInput, UnknownWorkflow
@@ -35,7 +35,7 @@ class _Found:
     """The workflow that is asked about: its subject, its state, and the version that is served; empty if none is."""
 
     subject: Subject
-    stored: StoredVersion
+    stored: StoredManifest
     served: str
 
 
@@ -191,7 +191,7 @@ def _arguments(request: SearchRequest) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value}
 
 
-def _found(stored: StoredVersion, history: Sequence[StoredVersion], parsed: ParsedWorkflow) -> _Found:
+def _found(stored: StoredManifest, history: Sequence[StoredManifest], parsed: ParsedWorkflow) -> _Found:
     subject = Subject(
         name=f"{stored.namespace}/{stored.name}",
         version=stored.version,
