@@ -21,6 +21,7 @@ from formulary_catalog.domain.answers.browsing import (
 from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.identity import (
     URI_SCHEME,
@@ -35,7 +36,7 @@ from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.kernel.lookup import details_of
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.kernel.visibility import CallScope, namespaces_with
-from formulary_catalog.store.workflows.names import EXACT, MATCHES, Declared, NamedVersion, NameQuestion, NameReader
+from formulary_catalog.store.workflows.names import EXACT, MATCHES, Declared, NameQuestion, NameReader
 from formulary_catalog.store.workflows.statistics import CountedFor, SearchNumbers, StatisticsReader
 
 _SHOWN_NAMES = 10
@@ -68,19 +69,18 @@ class Browsing:
             scope = await self._visibility.of(context, caller=caller, record=record, browsing=browsing)
             pinned = await self._pinned(name, scope=scope)
             found, total = ([pinned], 1) if pinned is not None else await self._named(name, scope=scope)
-            exact = [each for each in found if each.matched in MATCHES[:EXACT]]
-            near: list[NamedVersion] = []
+            near: list[NamedWorkflow] = []
             signals: list[str] = []
             if not found:
                 for each in await self._finder.nearest(_bare(name), scope=scope):
-                    near += map(_similar, (await self._find(_exactly(each), scope=scope))[0][:1])
+                    near += (await self._find(_exactly(each), scope=scope))[0][:1]
                 signals = await self._finder.nearest_values(Declared.SIGNAL_TYPE, name, scope=scope) or []
-            shown = found or near
+            similar = [each.model_copy(update={"matched": MATCHES[-1]}) for each in near]
             record.result = {"total": total}
             return NamesAnswer(
                 name=name,
-                exact=bool(exact),
-                workflows=[_named_workflow(each) for each in shown],
+                exact=any(each.matched in MATCHES[:EXACT] for each in found),
+                workflows=found or similar,
                 total=total,
                 notes=[] if found else [_nothing_found(near, signals=signals)],
             )
@@ -152,7 +152,7 @@ class Browsing:
                 ],
             )
 
-    async def _pinned(self, name: str, *, scope: CallScope) -> NamedVersion | None:
+    async def _pinned(self, name: str, *, scope: CallScope) -> NamedWorkflow | None:
         """The version that a version id, a URI, or a name with a version stands for."""
         if not (name.startswith((VERSION_ID_PREFIX, URI_SCHEME)) or "@" in name):
             return None
@@ -160,27 +160,20 @@ class Browsing:
             found = await self._finder.find_within(parse_reference(name), scope=scope)
         except (NotFound, InvalidInput):
             return None
-        stored = found.stored
-        return NamedVersion(
-            version_id=stored.version_id,
-            namespace=stored.namespace,
-            name=stored.name,
-            version=stored.version,
-            title=found.parsed.workflow.spec.title,
-            matched="version id" if name.startswith(VERSION_ID_PREFIX) else "name",
-            ambiguous=stored.ambiguous,
-        )
+        matched = "version id" if name.startswith(VERSION_ID_PREFIX) else "name"
+        return _named_workflow(found.stored, title=found.parsed.workflow.spec.title, matched=matched)
 
-    async def _named(self, name: str, *, scope: CallScope) -> tuple[list[NamedVersion], int]:
+    async def _named(self, name: str, *, scope: CallScope) -> tuple[list[NamedWorkflow], int]:
         question = _exactly(name)
         part = "-".join(question.name.lower().split())
         return await self._find(replace(question, signal=fold(name), title=name.lower(), part=part), scope=scope)
 
-    async def _find(self, question: NameQuestion, *, scope: CallScope) -> tuple[list[NamedVersion], int]:
+    async def _find(self, question: NameQuestion, *, scope: CallScope) -> tuple[list[NamedWorkflow], int]:
         constraints = self._finder.constraints(scope)
-        return await self._names.find(
+        found, total = await self._names.find(
             question, constraints=constraints, namespaces=scope.namespaces, limit=_SHOWN_NAMES
         )
+        return [_named_workflow(stored, title=title, matched=matched) for stored, title, matched in found], total
 
 
 def _exactly(name: str) -> NameQuestion:
@@ -189,26 +182,22 @@ def _exactly(name: str) -> NameQuestion:
     return NameQuestion(name=bare, namespace=namespace)
 
 
-def _named_workflow(found: NamedVersion) -> NamedWorkflow:
+def _named_workflow(stored: StoredVersion, *, title: str, matched: str) -> NamedWorkflow:
     return NamedWorkflow(
-        workflow_id=workflow_id(namespace=found.namespace, name=found.name, ambiguous=found.ambiguous),
-        version=found.version,
-        version_id=found.version_id,
-        title=visible(found.title) or found.name.replace("-", " ").capitalize(),
-        matched=found.matched,
-        uri=workflow_uri(namespace=found.namespace, name=found.name),
+        workflow_id=workflow_id(namespace=stored.namespace, name=stored.name, ambiguous=stored.ambiguous),
+        version=stored.version,
+        version_id=stored.version_id,
+        title=visible(title) or stored.name.replace("-", " ").capitalize(),
+        matched=matched,
+        uri=workflow_uri(namespace=stored.namespace, name=stored.name),
     )
 
 
-def _nothing_found(near: Sequence[NamedVersion], *, signals: Sequence[str]) -> str:
+def _nothing_found(near: Sequence[NamedWorkflow], *, signals: Sequence[str]) -> str:
     these = "; these are the nearest" if near else ""
     meant = f"; did you mean the signal {' or '.join(signals)}?" if signals else ""
     instead = "" if near or signals else "; give a part of a name, or search for the symptom in words"
     return f"nothing has this name{these}{meant}{instead}"
-
-
-def _similar(found: NamedVersion) -> NamedVersion:
-    return replace(found, matched=MATCHES[-1])
 
 
 def _bare(name: str) -> str:

@@ -5,10 +5,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
+from formulary_catalog.store.search.page import stored_version, version_columns
 
 MATCHES = ("name", "version id", "signal", "title", "part of the name", "similar name")
 """How a workflow may match a name, the closest first."""
@@ -34,19 +36,6 @@ class NameQuestion:
     part: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedVersion:
-    """A served version whose name was asked for; `matched` is one of `MATCHES`."""
-
-    version_id: str
-    namespace: str
-    name: str
-    version: str
-    title: str
-    matched: str
-    ambiguous: bool
-
-
 class Declared(StrEnum):
     """What workflows declare that listings are narrowed by, as arguments call it."""
 
@@ -63,8 +52,10 @@ class NameReader:
 
     async def find(
         self, question: NameQuestion, *, constraints: Constraints, namespaces: frozenset[str] | None, limit: int
-    ) -> tuple[list[NamedVersion], int]:
+    ) -> tuple[list[tuple[StoredVersion, str, str]], int]:
         """The allowed workflows that match, the closest first, at most `limit`; and how many there are.
+
+        Each has its title, as its author wrote it, and how it matched: one of `MATCHES`.
 
         Raises:
             Unavailable: the database does not answer.
@@ -89,23 +80,15 @@ class NameReader:
                 select *, count(*) over () as total from matching
                 order by rank, length(name), name, namespace limit {arguments.add(limit, "integer")}
             )
-            select page.*, version, title, {allowed.ambiguous("page")} as ambiguous
-            from page join workflow_version using (version_id)
+            select rank, total, title, version_id, {version_columns("version", allowed=allowed)}
+            from page join workflow_version as version using (version_id)
             order by rank, length(page.name), page.name, page.namespace
         """
 
-        async def read(connection: Connection) -> tuple[list[NamedVersion], int]:
+        async def read(connection: Connection) -> tuple[list[tuple[StoredVersion, str, str]], int]:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(statement, *arguments.values)
-            found = [
-                NamedVersion(
-                    **{
-                        name: row[name] for name in ("version_id", "namespace", "name", "version", "title", "ambiguous")
-                    },
-                    matched=MATCHES[row["rank"] - 1],
-                )
-                for row in rows
-            ]
+            found = [(stored_version(row), row["title"], MATCHES[row["rank"] - 1]) for row in rows]
             return found, rows[0]["total"] if rows else 0
 
         return await self._database.read(read)
