@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from formulary_catalog.domain.workflows.identity import workflow_id as qualified_id
+
 FEWEST_RUNS = 5
 """With fewer runs whose outcome is known there is no rate."""
 _Z = 1.96
@@ -62,6 +64,11 @@ class StoredVersion:
     status: str
     ambiguous: bool
     outcome: WorkflowOutcome
+
+    @property
+    def workflow_id(self) -> str:
+        """What the caller should call the workflow."""
+        return qualified_id(namespace=self.namespace, name=self.name, ambiguous=self.ambiguous)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answers.catalog import WorkflowDetails, WorkflowVersion
+from formulary_catalog.domain.answers.catalog import WorkflowDetails
 from formulary_catalog.domain.incidents import constraints_of
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.search.request import ContextReference
@@ -17,7 +17,6 @@ from formulary_catalog.domain.search.results import workflow_details
 from formulary_catalog.domain.stored import StoredManifest
 from formulary_catalog.domain.targets.reference import parse_target
 from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
-from formulary_catalog.domain.workflows.identity import workflow_id as qualified_id
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.errors import InvalidInput, UnknownWorkflow
@@ -41,28 +40,14 @@ class FoundWorkflow:
     history: tuple[StoredManifest, ...]
     scope: CallScope
 
-    @property
-    def workflow_id(self) -> str:
-        """What the caller should call it."""
-        stored = self.stored
-        return qualified_id(namespace=stored.namespace, name=stored.name, ambiguous=stored.ambiguous)
-
 
 def details_of(found: FoundWorkflow) -> WorkflowDetails:
     """Everything about the workflow."""
-    stored = found.stored
     return workflow_details(
         found.parsed.workflow,
-        namespace=stored.namespace,
-        version_id=stored.version_id,
-        ambiguous=stored.ambiguous,
-        status=stored.status,
-        outcome=stored.outcome,
+        stored=found.stored,
         not_invocable_because=found.parsed.not_invocable_because,
-        versions=[
-            WorkflowVersion(version=line.version, version_id=line.version_id, status=line.status)
-            for line in found.history
-        ],
+        history=found.history,
     )
 
 
@@ -142,7 +127,7 @@ class WorkflowFinder:
         """Versions that the workflow has, where only the version is unknown; else the nearest names."""
         if wanted.name and wanted.version:
             named = await self._found(replace(wanted, version=""), scope=scope)
-            if versions := [f"{each.workflow_id}@{line.version}" for each in named for line in each.history]:
+            if versions := [f"{each.stored.workflow_id}@{line.version}" for each in named for line in each.history]:
                 return versions[:MOST]
         return await self.nearest(wanted.name, scope=scope)
 

@@ -11,7 +11,7 @@ import pytest
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.governance.effects import Effect, effects
 from formulary_catalog.domain.search.results import workflow_details
-from formulary_catalog.domain.stored import WorkflowOutcome
+from formulary_catalog.domain.stored import StoredVersion, WorkflowOutcome
 from formulary_catalog.domain.workflows.invocable import not_invocable_because
 from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES, SEVERITIES, STANDARD_KEYS
 from formulary_catalog.domain.workflows.manifest import Step
@@ -150,15 +150,20 @@ def test_every_command_is_valid_shell(workflow: CatalogEntry) -> None:
 
 @every_workflow
 def test_its_details_fit_a_small_answer(workflow: CatalogEntry) -> None:
+    stored = StoredVersion(
+        version_id=workflow.version_id,
+        namespace="formulary",
+        name=workflow.name,
+        version=workflow.version,
+        status="Active",
+        ambiguous=False,
+        outcome=WorkflowOutcome(),
+    )
     details = workflow_details(
         workflow.workflow,
-        namespace="formulary",
-        version_id=workflow.version_id,
-        ambiguous=False,
-        status="Active",
-        outcome=WorkflowOutcome(),
+        stored=stored,
         not_invocable_because=not_invocable_because(workflow.workflow.spec),
-        versions=[],
+        history=[],
     )
     assert details.invocable
     assert len(details.model_dump_json().encode()) < 4736

@@ -17,10 +17,10 @@ from formulary_catalog.domain.answers.catalog import (
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.search.label_weights import ANY, share
 from formulary_catalog.domain.search.terms import Term, rarity
-from formulary_catalog.domain.stored import StoredManifest, WorkflowOutcome
+from formulary_catalog.domain.stored import StoredManifest, StoredVersion, WorkflowOutcome
 from formulary_catalog.domain.text import PLACE_WEIGHTS, WordPlace, shortened
 from formulary_catalog.domain.visible import visible
-from formulary_catalog.domain.workflows.identity import workflow_id, workflow_uri
+from formulary_catalog.domain.workflows.identity import workflow_uri
 from formulary_catalog.domain.workflows.inputs import input_schema
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, WILDCARD, Constraints, fold, wire_name
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, title_of
@@ -136,23 +136,20 @@ def matched_section(terms: Sequence[Term], *, places: bytes) -> str:
 def workflow_hit(
     workflow: RemediationWorkflow,
     *,
-    namespace: str,
-    version_id: str,
-    ambiguous: bool,
+    stored: StoredVersion,
     cosine: float | None,
     confidence: float,
     reasons: list[str],
     caution: str,
-    outcome: WorkflowOutcome,
     section: str = "",
 ) -> WorkflowHit:
     """One line of a search answer; its address leads to the `section`, if one is given."""
-    spec = workflow.spec
+    spec, outcome = workflow.spec, stored.outcome
     return WorkflowHit(
-        workflow_id=workflow_id(namespace=namespace, name=workflow.metadata.name, ambiguous=ambiguous),
+        workflow_id=stored.workflow_id,
         version=spec.version,
-        version_id=version_id,
-        namespace=namespace,
+        version_id=stored.version_id,
+        namespace=stored.namespace,
         title=shortened(title_of(workflow), limit=_SHOWN_TITLE),
         description=shortened(spec.description.what, limit=MAX_HIT_DESCRIPTION),
         action_type=spec.action_type,
@@ -167,33 +164,29 @@ def workflow_hit(
         median_duration_seconds=outcome.median_duration_seconds,
         risk_level=spec.risk_level or "unknown",
         caution=caution,
-        uri=workflow_uri(namespace=namespace, name=workflow.metadata.name) + (f"#{section}" if section else ""),
+        uri=workflow_uri(namespace=stored.namespace, name=stored.name) + (f"#{section}" if section else ""),
     )
 
 
 def workflow_details(
     workflow: RemediationWorkflow,
     *,
-    namespace: str,
-    version_id: str,
-    ambiguous: bool,
-    status: str,
-    outcome: WorkflowOutcome,
+    stored: StoredVersion,
     not_invocable_because: str,
-    versions: Sequence[WorkflowVersion],
+    history: Sequence[StoredVersion],
 ) -> WorkflowDetails:
-    """The full answer about one version."""
-    spec = workflow.spec
+    """The full answer about one version; `history` are all versions that the caller may read."""
+    spec, outcome = workflow.spec, stored.outcome
     notes = [f"can be read and followed, but not invoked: {not_invocable_because}"] if not_invocable_because else []
-    if status != "Active":
-        notes.append(f"this version is {status.lower()}; searches do not return it")
+    if stored.status != "Active":
+        notes.append(f"this version is {stored.status.lower()}; searches do not return it")
     return WorkflowDetails(
-        workflow_id=workflow_id(namespace=namespace, name=workflow.metadata.name, ambiguous=ambiguous),
+        workflow_id=stored.workflow_id,
         version=spec.version,
-        version_id=version_id,
-        namespace=namespace,
+        version_id=stored.version_id,
+        namespace=stored.namespace,
         title=title_of(workflow),
-        status=status,
+        status=stored.status,
         description=spec.description.what,
         when_to_use=spec.description.when_to_use,
         when_not_to_use=spec.description.when_not_to_use,
@@ -220,17 +213,19 @@ def workflow_details(
         input_schema=input_schema(spec.parameters),
         execution=_filled(spec.execution.model_dump(by_alias=True, mode="json")),
         related=[link.model_dump(include={"name", "relation"}) for link in spec.related],
-        versions=list(versions),
+        versions=[
+            WorkflowVersion(version=each.version, version_id=each.version_id, status=each.status) for each in history
+        ],
         notes=notes,
-        uri=workflow_uri(namespace=namespace, name=workflow.metadata.name, version=spec.version),
+        uri=workflow_uri(namespace=stored.namespace, name=stored.name, version=spec.version),
     )
 
 
 def workflow_summary(workflow: RemediationWorkflow, *, stored: StoredManifest, invocable: bool) -> WorkflowSummary:
     """One line of a listing."""
-    name, served = workflow.metadata.name, stored.status == "Active"
+    served = stored.status == "Active"
     return WorkflowSummary(
-        workflow_id=workflow_id(namespace=stored.namespace, name=name, ambiguous=stored.ambiguous),
+        workflow_id=stored.workflow_id,
         namespace=stored.namespace,
         version=workflow.spec.version,
         version_id=stored.version_id,
@@ -241,7 +236,7 @@ def workflow_summary(workflow: RemediationWorkflow, *, stored: StoredManifest, i
         status=stored.status,
         invocable=invocable and served,
         indexed_at=moment(stored.changed_at),
-        uri=workflow_uri(namespace=stored.namespace, name=name, version="" if served else stored.version),
+        uri=workflow_uri(namespace=stored.namespace, name=stored.name, version="" if served else stored.version),
     )
 
 

@@ -324,12 +324,9 @@ def _shown(hit: Hit, *, several: bool) -> WorkflowHit:
         reasons.insert(0, f"answers {plan.parsed.problem}")
     return workflow_hit(
         workflow,
-        namespace=evidence.namespace,
-        version_id=evidence.version_id,
-        ambiguous=hit.stored.ambiguous,
+        stored=hit.stored,
         cosine=cosine,
         confidence=hit.scored.confidence,
-        outcome=hit.stored.outcome,
         caution=hit.caution,
         reasons=reasons,
         section=matched_section(plan.terms, places=evidence.places),

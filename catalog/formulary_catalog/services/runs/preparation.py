@@ -89,9 +89,9 @@ class Preparation:
         namespace = target.namespace or self._runs_namespace
         await caller.require(INVOKE, namespace=namespace)
         if because := why_no_run_here(namespace, own_namespace=self._own_namespace):
-            raise NotInvocable(f"workflow {found.workflow_id}@{stored.version} cannot be invoked: {because}")
+            raise NotInvocable(f"workflow {found.stored.workflow_id}@{stored.version} cannot be invoked: {because}")
         if because := found.parsed.not_invocable_because:
-            raise NotInvocable(f"workflow {found.workflow_id}@{stored.version} cannot be invoked: {because}")
+            raise NotInvocable(f"workflow {found.stored.workflow_id}@{stored.version} cannot be invoked: {because}")
         search_id = await own_search(self._traces, request.search_id, caller=caller.name, record=record)
         given = bound_input(workflow.spec, request.input, context=context)
         key = request.idempotency_key
@@ -143,7 +143,7 @@ class Preparation:
         for each in further:
             if not allowed(found.parsed.labels, constraints_of(each, strict_keys=self._rules.strict_keys)):
                 raise NotInvocable(
-                    f"workflow {found.workflow_id}@{found.stored.version} cannot be invoked: the labels of "
+                    f"workflow {found.stored.workflow_id}@{found.stored.version} cannot be invoked: the labels of "
                     f"{each.target} exclude it, which a parameter names; choose another workflow, or another object"
                 )
 
@@ -178,7 +178,7 @@ class Preparation:
             return None
         if executors.alive:
             raise NoExecutor(
-                f"no executor for the engine {engine}, which workflow {found.workflow_id} needs: here is "
+                f"no executor for the engine {engine}, which workflow {found.stored.workflow_id} needs: here is "
                 f"{', '.join(sorted(executors.engines)) or 'none'}; choose another workflow, or ask "
                 "the administrator of the operator to enable it"
             )

@@ -153,7 +153,7 @@ class CatalogService:
             record.result = {"version_id": stored.version_id, "namespace": stored.namespace, "supported": supported}
             return SelectionReceipt(
                 recorded=True,
-                workflow_id=found.workflow_id,
+                workflow_id=found.stored.workflow_id,
                 version=stored.version,
                 version_id=stored.version_id,
                 search_id=search_id,

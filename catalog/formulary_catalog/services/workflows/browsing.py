@@ -27,7 +27,6 @@ from formulary_catalog.domain.workflows.identity import (
     URI_SCHEME,
     VERSION_ID_PREFIX,
     parse_reference,
-    workflow_id,
     workflow_uri,
 )
 from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, fold
@@ -184,7 +183,7 @@ def _exactly(name: str) -> NameQuestion:
 
 def _named_workflow(stored: StoredVersion, *, title: str, matched: str) -> NamedWorkflow:
     return NamedWorkflow(
-        workflow_id=workflow_id(namespace=stored.namespace, name=stored.name, ambiguous=stored.ambiguous),
+        workflow_id=stored.workflow_id,
         version=stored.version,
         version_id=stored.version_id,
         title=visible(title) or stored.name.replace("-", " ").capitalize(),

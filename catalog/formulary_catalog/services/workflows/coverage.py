@@ -25,7 +25,6 @@ from formulary_catalog.domain.coverage.turns import Listed, Turn, place_of_name,
 from formulary_catalog.domain.cursor import TwoLists, cursor, lists_of
 from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, ContextReference, search_request
 from formulary_catalog.domain.visible import visible
-from formulary_catalog.domain.workflows.identity import workflow_id
 from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, NO, RESTARTS, fold
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.kernel.readable import ReadableNamespaces
@@ -292,7 +291,7 @@ def _remedies(alert: Alert, hits: Sequence[Hit]) -> Iterator[Remedy]:
         labels = hit.parsed.workflow.spec.labels
         declares = fold(alert.name) in map(fold, labels.signal_type)
         if not number or declares or hit.scored.confidence >= WEAK_CONFIDENCE:
-            yield Remedy(_id(hit), hit.scored.confidence, bare_kinds(labels.component), declares)
+            yield Remedy(hit.stored.workflow_id, hit.scored.confidence, bare_kinds(labels.component), declares)
 
 
 def _covered_signal(
@@ -314,11 +313,6 @@ def _covered_signal(
         ignored=visible(alert.ignored),
         sources=list(alert.sources),
     )
-
-
-def _id(hit: Hit) -> str:
-    evidence = hit.scored.evidence
-    return workflow_id(namespace=evidence.namespace, name=evidence.name, ambiguous=hit.stored.ambiguous)
 
 
 def _shown(query: WeakQuery) -> WeakQuery:

@@ -138,7 +138,7 @@ class Relations:
             first, chosen = await self._statistics.use_of(versions, asking, since=datetime.now(UTC) - _USED)
             record.result = {"version_id": stored.version_id, "incoming": total}
             return ImpactAnswer(
-                workflow_id=found.workflow_id,
+                workflow_id=found.stored.workflow_id,
                 version=stored.version,
                 incoming=[_related_workflow(each) for each in incoming],
                 incoming_total=total,
@@ -196,7 +196,9 @@ class Relations:
         order = list(Relation)
         placed += [((1, order.index(Relation(each.relation)), "", "", ""), each) for each in own]
         related = [each for _, each in sorted(placed, key=lambda one: one[0])]
-        return RelatedPage(entity=found.workflow_id, type="workflow", related=related, total=total + len(own), notes=[])
+        return RelatedPage(
+            entity=found.stored.workflow_id, type="workflow", related=related, total=total + len(own), notes=[]
+        )
 
     async def _related_to_label(self, request: RelatedRequest, *, scope: CallScope, limit: int) -> RelatedPage:
         """The first `limit` that answer a signal, else those that have an action."""

@@ -50,7 +50,7 @@ class Versions:
             record.result = {"version_id": found.stored.version_id}
             lines, compared = await asyncio.to_thread(_compared, older, newer)
             return VersionDifference(
-                workflow_id=found.workflow_id,
+                workflow_id=found.stored.workflow_id,
                 older=old,
                 newer=new,
                 rows=[DifferenceRow(kind=row.side, older=row.older, newer=row.newer) for row in compared],
@@ -64,7 +64,7 @@ class Versions:
         if line is None or parsed is None:
             known = ", ".join(each.version for each in found.history)
             raise NotFound(
-                f"{found.workflow_id} has no version {version[:_SHOWN]!r}; there are {known}",
+                f"{found.stored.workflow_id} has no version {version[:_SHOWN]!r}; there are {known}",
                 reference=version,
             )
         return line.version, parsed

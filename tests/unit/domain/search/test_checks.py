@@ -8,7 +8,7 @@ import pytest
 from formulary_catalog.domain.answers.catalog import WorkflowHit
 from formulary_catalog.domain.search.checks import ALIKE, names_to_check, what_to_check
 from formulary_catalog.domain.search.results import workflow_hit
-from formulary_catalog.domain.stored import WorkflowOutcome
+from formulary_catalog.domain.stored import StoredVersion, WorkflowOutcome
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from support import manifest
 
@@ -20,16 +20,22 @@ def _line(name: str, *, confidence: float = 0.8, behind: float = 0.0, **descript
     document: dict[str, Any] = manifest.workflow(name)
     document["spec"]["description"] |= description
     workflow = RemediationWorkflow.model_validate(document)
+    stored = StoredVersion(
+        version_id="wf_ver_0",
+        namespace="formulary",
+        name=name,
+        version=workflow.spec.version,
+        status="Active",
+        ambiguous=False,
+        outcome=WorkflowOutcome(),
+    )
     hit = workflow_hit(
         workflow,
-        namespace="formulary",
-        version_id="wf_ver_0",
-        ambiguous=False,
+        stored=stored,
         cosine=None,
         confidence=_lowered(confidence, by=behind),
         reasons=[],
         caution="",
-        outcome=WorkflowOutcome(),
     )
     return hit, workflow
 
