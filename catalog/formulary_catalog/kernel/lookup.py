@@ -33,7 +33,8 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundWorkflow:
-    """One version of a workflow, with the allowed part of its history, and the scope of the call that found it."""
+    """One version of a workflow, with the part of its history that may be read, and the scope of the call that found
+    it."""
 
     stored: StoredManifest
     parsed: ParsedWorkflow

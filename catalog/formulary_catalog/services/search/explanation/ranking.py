@@ -21,6 +21,7 @@ from formulary_catalog.domain.search.explanation.answers import (
 from formulary_catalog.domain.search.explanation.evidence import RankingBasis, changes_to_be_first, evidence_of
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.scoring import LEAST_CONFIDENCE, SCORE_DIGITS, Scored
+from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.workflows.exclusion import Exclusion
 from formulary_catalog.kernel.manifests import ParsedWorkflow
 from formulary_catalog.kernel.search.page import Hit, Ranked, page_of
@@ -29,16 +30,6 @@ from formulary_catalog.services.search.explanation.recorded import RecordedSearc
 
 _NEARER = 0.01
 """By so much of a cosine a problem has to be nearer than a workflow: the workflow itself may be among them, rounded."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """The workflow that is asked about; `name` is its namespace/name."""
-
-    name: str
-    version: str
-    version_id: str
-    parsed: ParsedWorkflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +60,7 @@ class Ranking:
 
     def shows(self, version_id: str) -> bool:
         """Whether the answer holds it."""
-        return any(hit.scored.evidence.version_id == version_id for hit in self.page())
+        return any(hit.stored.version_id == version_id for hit in self.page())
 
     def page(self) -> list[Hit]:
         """What the answer holds, unless it is too long."""
@@ -78,9 +69,10 @@ class Ranking:
 
 
 def explanation(
-    subject: Subject,
-    evidence: CandidateEvidence | None,
+    stored: StoredVersion,
+    parsed: ParsedWorkflow,
     *,
+    evidence: CandidateEvidence | None,
     ranking: Ranking,
     excluded: Sequence[Exclusion] = (),
     recorded: RecordedSearch | None = None,
@@ -92,12 +84,12 @@ def explanation(
     which they are checked. Of a `recorded` search `asker` is who wants to know.
     """
     ranked, order = ranking.ranked, ranking.order
-    place = ranking.place_of(subject.version_id) if not excluded else None
+    place = ranking.place_of(stored.version_id) if not excluded else None
     scored = order[place - 1] if place is not None else None
-    hit = next((hit for hit in ranking.hits if hit.scored.evidence.version_id == subject.version_id), None)
+    hit = next((hit for hit in ranking.hits if hit.stored.version_id == stored.version_id), None)
     basis, caution = _basis(ranking), hit.caution if hit is not None else ""
     found = evidence if not excluded else None
-    parts = evidence_of(subject.parsed.labels, found, basis=basis, caution=caution) if found is not None else []
+    parts = evidence_of(parsed.labels, found, basis=basis, caution=caution) if found is not None else []
     score: float | None = None
     if scored is not None:
         score = scored.score
@@ -108,9 +100,9 @@ def explanation(
     why_not = "" if excluded else _why_not_returned(ranking, scored=scored, place=place)
     first = order[0] if order else None
     return Explanation(
-        workflow_id=subject.name,
-        version=subject.version,
-        version_id=subject.version_id,
+        workflow_id=f"{stored.namespace}/{stored.name}",
+        version=stored.version,
+        version_id=stored.version_id,
         query=ranking.request.query,
         search_id=str(recorded.search_id) if recorded is not None else "",
         allowed=not excluded,
@@ -139,7 +131,7 @@ def explanation(
             NeededChange(change=each.change, gain=round(each.gain, SCORE_DIGITS), enough=each.enough)
             for each in changes
         ],
-        recorded=_place_then(recorded, version_id=subject.version_id) if recorded is not None else None,
+        recorded=_place_then(recorded, version_id=stored.version_id) if recorded is not None else None,
         search_mode=ranked.mode,
         notes=[
             *ranking.plan.notes,

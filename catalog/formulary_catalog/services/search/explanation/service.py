@@ -5,8 +5,7 @@ REST, the console and the command line call it. It plans and ranks as `kernel/se
 under its sealed constraints. A workflow that the caller may not see is not found, whatever excludes it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from formulary_catalog.domain.access import READ_CONSTRAINTS, Caller
@@ -14,29 +13,18 @@ from formulary_catalog.domain.audit.chain import EXPLANATION
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest
-from formulary_catalog.domain.stored import StoredManifest
 from formulary_catalog.domain.workflows.exclusion import Exclusion, exclusions, narrowed_out, unserved
 from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
 from formulary_catalog.errors import InvalidInput, UnknownWorkflow
-from formulary_catalog.kernel.manifests import ParsedWorkflow
+from formulary_catalog.kernel.lookup import FoundWorkflow
 from formulary_catalog.kernel.parts import CatalogParts
-from formulary_catalog.kernel.search.page import Hit
 from formulary_catalog.kernel.search.planning import plan_search
 from formulary_catalog.kernel.trail import Record
 from formulary_catalog.kernel.visibility import CallScope
-from formulary_catalog.services.search.explanation.ranking import Ranking, Subject, explanation
+from formulary_catalog.services.search.explanation.ranking import Ranking, explanation
 from formulary_catalog.services.search.explanation.recorded import RecordedSearch, RecordedSearches, recorded_answer
 
 _NO_INCIDENT = ContextReference()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """The workflow that is asked about: its subject, its state, and the version that is served; empty if none is."""
-
-    subject: Subject
-    stored: StoredManifest
-    served: str
 
 
 class Explaining:
@@ -79,7 +67,10 @@ class Explaining:
             record.mode = rankings[0].ranked.mode
             page = [(hit, ranking) for ranking in rankings for hit in ranking.page()]
             record.result = {"total": len(page)}
-            return [explanation(_subject_of(hit), hit.scored.evidence, ranking=ranking) for hit, ranking in page]
+            return [
+                explanation(hit.stored, hit.parsed, evidence=hit.scored.evidence, ranking=ranking)
+                for hit, ranking in page
+            ]
 
     async def of_recorded(self, workflow_id: str, search_id: str, *, caller: Caller) -> Explanation:
         """Why a workflow was in the answer to a recorded search, and why not, as the catalog is now.
@@ -126,26 +117,34 @@ class Explaining:
         recorded: RecordedSearch | None = None,
     ) -> Explanation:
         found = await self._find(wanted, scope=scope, caller=caller)
-        subject = found.subject
+        stored = found.stored
         rankings = await self._rankings(request, scope=scope, caller=caller)
-        ranking = next((each for each in rankings if each.shows(subject.version_id)), rankings[0])
+        ranking = next((each for each in rankings if each.shows(stored.version_id)), rankings[0])
         excluded = _excluded(found, ranking=ranking)
-        place = ranking.place_of(subject.version_id)
+        place = ranking.place_of(stored.version_id)
         evidence = ranking.order[place - 1].evidence if place is not None else None
         if not excluded and place is None:
             evidence = await self._parts.searcher.evidence_of(
-                subject.version_id, request=request, plan=ranking.plan, namespaces=scope.namespaces
+                stored.version_id, request=request, plan=ranking.plan, namespaces=scope.namespaces
             )
         record.mode = ranking.ranked.mode
         record.result = {
-            "version_id": subject.version_id,
+            "version_id": stored.version_id,
             "rank": place,
             # Not the reason: it may name a custom label.
             "excluded_by": excluded[0].rule if excluded else "",
         }
-        return explanation(subject, evidence, ranking=ranking, excluded=excluded, recorded=recorded, asker=caller.name)
+        return explanation(
+            stored,
+            found.parsed,
+            evidence=evidence,
+            ranking=ranking,
+            excluded=excluded,
+            recorded=recorded,
+            asker=caller.name,
+        )
 
-    async def _find(self, wanted: WorkflowReference, *, scope: CallScope, caller: Caller) -> _Found:
+    async def _find(self, wanted: WorkflowReference, *, scope: CallScope, caller: Caller) -> FoundWorkflow:
         """The workflow that is meant among those that are visible, whatever excludes it.
 
         A suspended one is found where the caller may read constraints.
@@ -156,7 +155,7 @@ class Explaining:
             suspended_in=await self._parts.visibility.suspended_in(scope, caller=caller),
         )
         found = [
-            _found(stored, history, parsed)
+            FoundWorkflow(stored=stored, parsed=parsed, history=tuple(history), scope=scope)
             for stored, history in versions
             if (parsed := self._parts.parsed.get(stored.version_id, stored.document)) is not None
         ]
@@ -164,7 +163,7 @@ class Explaining:
             nearest = await self._parts.finder.nearest(wanted.name, scope=replace(scope, context=None))
             raise UnknownWorkflow(str(wanted), nearest=nearest)
         if len(found) > 1:
-            names = ", ".join(each.subject.name for each in found)
+            names = ", ".join(f"{each.stored.namespace}/{each.stored.name}" for each in found)
             raise InvalidInput(
                 f"workflow {str(wanted)!r} exists in {len(found)} namespaces; name one: {names}", field="workflow"
             )
@@ -191,33 +190,13 @@ def _arguments(request: SearchRequest) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value}
 
 
-def _found(stored: StoredManifest, history: Sequence[StoredManifest], parsed: ParsedWorkflow) -> _Found:
-    subject = Subject(
-        name=f"{stored.namespace}/{stored.name}",
-        version=stored.version,
-        version_id=stored.version_id,
-        parsed=parsed,
-    )
-    served = next((line.version for line in history if line.status == "Active"), "")
-    return _Found(subject=subject, stored=stored, served=served)
-
-
-def _subject_of(hit: Hit) -> Subject:
-    evidence = hit.scored.evidence
-    return Subject(
-        name=f"{evidence.namespace}/{evidence.name}",
-        version=hit.parsed.workflow.spec.version,
-        version_id=evidence.version_id,
-        parsed=hit.parsed,
-    )
-
-
-def _excluded(found: _Found, *, ranking: Ranking) -> list[Exclusion]:
+def _excluded(found: FoundWorkflow, *, ranking: Ranking) -> list[Exclusion]:
     """The rules that exclude it, in the order in which they are checked."""
-    stored, parsed, plan = found.stored, found.subject.parsed, ranking.plan
+    stored, parsed, plan = found.stored, found.parsed, ranking.plan
     rules = []
     if stored.status != "Active":
-        rules.append(unserved(stored.status, version=stored.version, served=found.served))
+        served = next((each.version for each in found.history if each.status == "Active"), "")
+        rules.append(unserved(stored.status, version=stored.version, served=served))
     named = ranking.request.context
     says = "the labels of the target say" if named.target and not named.names_incident else "the incident says"
     rules += exclusions(parsed.labels, plan.constraints, imposed=plan.imposed, reveal_custom=ranking.reveal, says=says)
