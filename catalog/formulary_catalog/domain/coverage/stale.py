@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from formulary_catalog.domain.stored import WorkflowOutcome
+from formulary_catalog.domain.stored import StoredVersion
 
 DAYS = 90
 FIRST_AT_LEAST = 3
@@ -36,20 +36,14 @@ UNUSED = Use()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """A workflow that is served: `use` is that of all its versions, `outcome` of the served one.
+class Served(StoredVersion):
+    """A version that is served. Its workflow is `since` then, and `use` is that of all versions of the workflow.
 
     `unpulled_at` is when its newest run ended, if that run could not pull the image.
     """
 
-    version_id: str
-    namespace: str
-    name: str
-    version: str
-    ambiguous: bool
     since: datetime
     use: Use
-    outcome: WorkflowOutcome
     unpulled_at: datetime | None = None
 
 

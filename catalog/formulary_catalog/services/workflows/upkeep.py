@@ -17,7 +17,6 @@ from formulary_catalog.domain.coverage.stale import DAYS, REASONS, Served, Use, 
 from formulary_catalog.domain.cursor import NumberedRow, cursor, number_of
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.workflows.identity import workflow_id
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.kernel.parts import CatalogParts
 from formulary_catalog.kernel.readable import ReadableNamespaces
@@ -169,7 +168,7 @@ def _nearest(vectors: CatalogVectors) -> NearPairs:
 
 def _stale(served: Served, *, reason: str, detail: str) -> StaleWorkflow:
     return StaleWorkflow(
-        workflow_id=workflow_id(namespace=served.namespace, name=served.name, ambiguous=served.ambiguous),
+        workflow_id=served.workflow_id,
         namespace=served.namespace,
         version=served.version,
         reason=reason,

@@ -72,6 +72,7 @@ class UpkeepReader:
                     namespace=row["namespace"],
                     name=row["name"],
                     version=row["version"],
+                    status=row["status"],
                     ambiguous=spread[row["name"]] > 1,
                     since=since[row["namespace"], row["name"]],
                     use=used[row["namespace"], row["name"]],

@@ -231,6 +231,7 @@ def test_a_workflow_is_stale_for_one_reason_that_its_numbers_bear_out(
         namespace="formulary",
         name="x",
         version="1",
+        status="Active",
         ambiguous=False,
         since=now - timedelta(days=days),
         use=Use(first, first, chosen),
