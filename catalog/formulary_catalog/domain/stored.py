@@ -73,7 +73,10 @@ class StoredVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredManifest(StoredVersion):
-    """A version with its manifest. It has its status since `changed_at`; `suspended` is said of its workflow."""
+    """A version with its manifest; `changed_at` is when it came to its status.
+
+    `suspended`: whether its workflow is, whichever version is current.
+    """
 
     document: Mapping[str, Any] = field(repr=False)
     changed_at: datetime
@@ -82,7 +85,11 @@ class StoredManifest(StoredVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredWorkflow:
-    """A current workflow as the store knows it; `status` is Active or Disabled."""
+    """The current version of a workflow as it was written, to compare a `CatalogEntry` with; Active or Disabled.
+
+    Loaders and operators compare the whole catalog: this is all that decides whether an entry has to be written again.
+    `owner` is the uid of the object that it came from, `model_id` the model of the vector in use; empty without.
+    """
 
     namespace: str
     name: str

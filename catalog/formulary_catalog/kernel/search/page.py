@@ -65,8 +65,8 @@ def best_of(pages: Sequence[Sequence[Hit]], *, limit: int) -> list[Hit]:
     """
     best: dict[str, Hit] = {}
     for hit in sorted(chain.from_iterable(pages), key=lambda hit: -hit.scored.confidence):
-        best.setdefault(hit.scored.evidence.version_id, hit)
-    firsts = {page[0].scored.evidence.version_id for page in pages if page}
+        best.setdefault(hit.stored.version_id, hit)
+    firsts = {page[0].stored.version_id for page in pages if page}
     chosen = sorted(best, key=lambda version_id: version_id not in firsts)[:limit]
     return [hit for version_id, hit in best.items() if version_id in chosen]
 

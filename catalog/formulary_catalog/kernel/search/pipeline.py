@@ -347,7 +347,7 @@ def _audited(
         "models": models,
         "candidates": [
             {
-                "workflow": f"{hit.scored.evidence.namespace}/{hit.scored.evidence.name}@{each.version}",
+                "workflow": f"{hit.stored.namespace}/{hit.stored.name}@{each.version}",
                 "version_id": each.version_id,
                 "labels": hit.scored.evidence.labels,
                 "severity": hit.scored.evidence.severity,
