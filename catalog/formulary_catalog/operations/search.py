@@ -1,6 +1,6 @@
 """Searching: the search itself, one workflow in full, the choice, and why a workflow was in an answer or not.
 
-The route of the search is `edges.rest.routes`: programs may say more of a search than a model.
+The route of the search is `edges.rest.endpoints.search`: programs may say more of a search than a model.
 """
 
 from collections.abc import Mapping

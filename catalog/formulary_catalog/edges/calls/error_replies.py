@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from mcp_types import PROTOCOL_VERSION_META_KEY
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from formulary_catalog.domain.console_address import CONSOLE_PATH
@@ -74,6 +73,8 @@ def busy_reply(*, path: str, message: Mapping[str, Any], busy: Overloaded) -> Re
 
 def _kind_of_result(message: Mapping[str, Any]) -> dict[str, str]:
     """Revisions that say theirs with every message require it; older clients may refuse what they do not know."""
+    from mcp_types import PROTOCOL_VERSION_META_KEY  # slow, and commands that ask REST load this module
+
     meta = (message.get("params") or {}).get("_meta")
     stateless = isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
     return {"resultType": "complete"} if stateless else {}

@@ -1,26 +1,25 @@
-"""What all calls of the REST side share: deadline, log line, error body, and the way in to what answers them.
+"""What all calls of the REST side share: arguments, error body, and the way in to what answers them.
 
-Every router of `edges.rest` uses it; the console uses `services_of` and its reading of arguments. `Guarded` is the
-route: it logs the call, turns every failure into an error body, and tags answers to GET.
+Every router of `edges.rest` uses it; the console uses `services_of` and its reading of arguments. It does not load
+FastAPI, for which commands on a database (`endpoints`) would have to wait.
 """
 
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Coroutine, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, TypeVar, get_origin
 
-import structlog
-from fastapi import Request, Response
-from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
 
 from formulary_catalog.domain.answers.catalog import Answer, SearchAnswer
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.edges.calls.audited_call import checked
 from formulary_catalog.edges.calls.caller import caller_of
 from formulary_catalog.edges.calls.error_replies import error_reply
-from formulary_catalog.edges.calls.failures import Failure, failure_of, within_deadline
+from formulary_catalog.edges.calls.failures import Failure
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.operations.arguments.base import Arguments
 from formulary_catalog.operations.arguments.input_schema import fields_of, listed_name
@@ -38,31 +37,6 @@ _TAG = 32
 """Hexadecimal digits of the tag of an answer."""
 _NAMES = {"workflow_id", "nearest", "nearest_documents"}
 """What an error may say beside its message: a name that nothing has, and those near to it."""
-_log = structlog.get_logger(__name__)
-
-
-class Guarded(APIRoute):
-    """A route whose every failure leaves as the error body of this API, and whose every call is logged."""
-
-    seconds: float | None = None
-    """Deadline of a call; that of any call without it."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handler = super().get_route_handler()
-
-        async def guarded(request: Request) -> Response:
-            if (refusal := unless_json(request)) is not None:
-                return refusal
-            try:
-                response = await within_deadline(handler(request), seconds=self.seconds)
-            except Exception as error:
-                failure = failure_of(error)
-                _log.info("rest_call", operation=self.operation_id, outcome=failure.outcome)
-                return _refusal(request, failure)
-            _log.info("rest_call", operation=self.operation_id, outcome="ok")
-            return tagged(request, response) if request.method == "GET" else response
-
-        return guarded
 
 
 def tagged(request: Request, response: Response) -> Response:
@@ -211,7 +185,8 @@ def answered(answer: Answer) -> Response:
     )
 
 
-def _refusal(request: Request, failure: Failure) -> Response:
+def refusal(request: Request, failure: Failure) -> Response:
+    """The error body of a failed call."""
     return error_reply(
         path=request.url.path,
         status=failure.status,

@@ -18,7 +18,6 @@ from formulary_catalog.edges.calls.caller import caller_of
 from formulary_catalog.edges.calls.error_replies import INVOKE_PATH
 from formulary_catalog.edges.calls.failures import failure_of, within_deadline
 from formulary_catalog.edges.rest.calls import (
-    Guarded,
     answered,
     checked_call,
     object_body,
@@ -26,6 +25,7 @@ from formulary_catalog.edges.rest.calls import (
     services_of,
     unless_json,
 )
+from formulary_catalog.edges.rest.guarded import Guarded
 from formulary_catalog.edges.rest.jsonrpc import RpcRefused, read_call, rpc_failure, rpc_refusal, rpc_result
 from formulary_catalog.edges.rest.openapi import body_schema, error_responses, meaning, operation, query_parameters
 from formulary_catalog.errors import InvalidInput

@@ -9,26 +9,18 @@ checked before that is parsed. Here the body is handed on, and answered once it 
 with 200 sends it again.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
 from formulary_catalog.domain.answers.catalog import SearchAnswer
-from formulary_catalog.edges.calls.caller import caller_of
 from formulary_catalog.edges.http.authentication import source_of
 from formulary_catalog.edges.http.health import HealthAnswer, health_of
-from formulary_catalog.edges.rest.calls import (
-    PREFIX,
-    Guarded,
-    answered,
-    check_query,
-    checked_call,
-    object_body,
-    recorded_call,
-    services_of,
-)
+from formulary_catalog.edges.rest.calls import PREFIX, answered, check_query, object_body
+from formulary_catalog.edges.rest.endpoints import ROUTED, endpoint_of, search
+from formulary_catalog.edges.rest.guarded import Guarded
 from formulary_catalog.edges.rest.openapi import (
     SEARCH_OPERATION,
     body_schema,
@@ -36,9 +28,7 @@ from formulary_catalog.edges.rest.openapi import (
     operation,
     query_parameters,
 )
-from formulary_catalog.edges.rest.search import SearchBody, read_search
-from formulary_catalog.operations.operation import Call, Operation, Route
-from formulary_catalog.operations.table import OPERATIONS
+from formulary_catalog.operations.operation import Operation, Route
 from formulary_catalog.services.incidents import SIGNATURE_HEADER, AlertReceiving, ReceivedAlerts
 
 _BODY_ERRORS = (413, 415)
@@ -51,10 +41,9 @@ _BODY = {
 }
 
 
-def _router(operations: Iterable[Operation[Any, Any]]) -> APIRouter:
+def _router() -> APIRouter:
     router = APIRouter(prefix=PREFIX, route_class=Guarded)
-    routes = [(each, each.route) for each in operations if each.route is not None]
-    for each, route in sorted(routes, key=lambda pair: pair[1].takes_all):
+    for each, route in ROUTED:
         router.add_api_route(
             route.path,
             _endpoint(each, route),
@@ -76,18 +65,7 @@ def _router(operations: Iterable[Operation[Any, Any]]) -> APIRouter:
 
 
 def _endpoint(asked: Operation[Any, Any], route: Route) -> Callable[..., Awaitable[Response]]:
-    async def endpoint(request: Request, **_in_path: str) -> Response:
-        given = await object_body(request) if route.has_body else None
-        context, arguments = await checked_call(request, asked.action, asked.arguments, given=given)
-        call = Call(
-            services=services_of(request),
-            arguments=arguments,
-            context=context,
-            caller=caller_of(request),
-            browsing=True,
-        )
-        return answered(await asked.run(call))
-
+    endpoint = endpoint_of(asked)
     in_path = {name: Annotated[str, Path(description=text)] for name, text in route.in_path.items()}
     taken = {"request": Request, **in_path}
     endpoint.__signature__ = Signature(  # type: ignore[attr-defined]  # the framework documents the path by it
@@ -96,28 +74,19 @@ def _endpoint(asked: Operation[Any, Any], route: Route) -> Callable[..., Awaitab
     return endpoint
 
 
-router = _router(OPERATIONS)
+router = _router()
 
 
-@search_router.post(
+search_router.add_api_route(
     "/workflows/search",
+    search,
+    methods=["POST"],
     operation_id="search_workflows",
     summary="Search the catalog",
     response_model=SearchAnswer,
-    responses=error_responses(413, 415),
+    responses=error_responses(*_BODY_ERRORS),
     openapi_extra=SEARCH_OPERATION,
 )
-async def search(request: Request) -> Response:
-    """The workflows allowed for the incident that fit best, with reasons."""
-    caller = caller_of(request)
-    body = await object_body(request)
-    _, wanted = await recorded_call(
-        request,
-        "search",
-        given=lambda: SearchBody.recordable(body),
-        read=lambda context: read_search(body, context=context, caller=caller),
-    )
-    return answered(await services_of(request).catalog.search(wanted, caller=caller))
 
 
 @health_router.get(
@@ -139,7 +108,7 @@ async def get_health(request: Request) -> Response:
     operation_id="receive_alerts",
     summary="Send alerts",
     response_model=ReceivedAlerts,
-    responses=error_responses(413, 415),
+    responses=error_responses(*_BODY_ERRORS),
     openapi_extra=operation(of_incident=False) | {"requestBody": _BODY},
 )
 async def receive_alerts(request: Request, namespace: str, source: str) -> Response:

@@ -6,13 +6,13 @@ from formulary_catalog.domain.governance.answers import HaltedAnswer, HaltList, 
 from formulary_catalog.edges.calls.caller import caller_of
 from formulary_catalog.edges.rest.calls import (
     PREFIX,
-    Guarded,
     answered,
     checked_call,
     object_body,
     recorded_call,
     services_of,
 )
+from formulary_catalog.edges.rest.guarded import Guarded
 from formulary_catalog.edges.rest.openapi import body_schema, error_responses, operation, query_parameters
 from formulary_catalog.operations.arguments.ruling import (
     MANIFEST_EXAMPLE,
