@@ -141,4 +141,4 @@ class Operation(Generic[A, R]):
 def _quoted(value: str, *, whole: bool) -> str:
     """A value as part of a path. What takes all of a path keeps its slashes, unless a client or proxy resolves them."""
     resolved = not whole or {"", ".", ".."} & set(value.split("/"))
-    return quote(value, safe="" if resolved else "/@")
+    return "%2E" * len(value) if value in (".", "..") else quote(value, safe="" if resolved else "/@")

@@ -22,6 +22,8 @@ PART = replace(WHOLE, path="/traces/{doc_id}")
         (WHOLE, "/a", "/documents/%2Fa"),
         (WHOLE, "a?b#c", "/documents/a%3Fb%23c"),
         (PART, "a/b", "/traces/a%2Fb"),
+        (WHOLE, "..", "/documents/%2E%2E"),
+        (PART, ".", "/traces/%2E"),
     ],
 )
 def test_an_argument_in_a_path_leads_to_no_other_route(route: Route, value: str, path: str) -> None:
