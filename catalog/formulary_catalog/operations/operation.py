@@ -1,8 +1,8 @@
 """An operation: one question of callers, said once for MCP, REST and what commands read (DESIGN section 2).
 
 The other modules of this package list the operations of a subject. `edges.mcp.tools` lists their tools,
-`edges.rest.routes` makes their routes and OpenAPI. Commands ask them over HTTP, or the services of a
-database of their own (`edges.cli.catalog.catalogs`).
+`edges.rest.routes` makes their routes and OpenAPI. Commands ask at these routes: of a server, or of
+`edges.rest.endpoints` on a database.
 """
 
 import re

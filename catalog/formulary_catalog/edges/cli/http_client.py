@@ -1,4 +1,7 @@
-"""A running server and its runs as the commands reach them: one client, errors as they were raised there."""
+"""What commands ask, over HTTP alone: of a server by its address, or of a database in this process (`targets`).
+
+One client for both, whose errors are those that were raised at the other end, and the runs of a server on top of it.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx2
 from pydantic import ValidationError
 
-from formulary_catalog.domain.answers.catalog import Answer, InvocationAnswer
+from formulary_catalog.domain.answers.catalog import Answer, InvocationAnswer, SearchAnswer
 from formulary_catalog.domain.text import without_userinfo
 from formulary_catalog.edges.cli.options import DEFAULT_URL, settings_of
 from formulary_catalog.edges.cli.sources import note_source
@@ -31,18 +34,20 @@ from formulary_catalog.runtime.listening import is_loopback
 
 if TYPE_CHECKING:  # as in `run_pages`
     from formulary_catalog.domain.reading import WaitingRun, WaitingRunList
+    from formulary_catalog.operations.operation import A, Operation, R
 
 _A = TypeVar("_A", bound=Answer)
 _RUN_SECONDS = 60.0  # longer than the server's own deadline of a call that waits
-_PAGE = 200
-"""As many runs as the server lists at once."""
+_LISTED = 100
+_WAITING = 200
+"""As many entries and runs as the server lists at once."""
 _WAIT_MS = 25_000
 _OVER = frozenset({"completed", "failed", "timed_out", "cancelled", "halted"})
 _T = TypeVar("_T")
 
 
 class Remote:
-    """A server by its address."""
+    """A server, or the application of a database in this process."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
@@ -51,6 +56,62 @@ class Remote:
     def url(self) -> str:
         """Its address, as messages name it."""
         return without_userinfo(str(self._client.base_url)).rstrip("/")
+
+    async def ask(self, operation: "Operation[A, R]", given: Mapping[str, Any], *, remediation_id: str = "") -> "R":
+        """The answer to an operation on behalf of an incident. Arguments that say nothing are left out.
+
+        Raises:
+            InvalidInput: an argument breaks a rule.
+            FormularyError: as `answer`.
+        """
+        route = operation.route
+        assert route is not None, "commands ask what has a route"
+        operation.arguments.read(said := without_nothing(given))
+        path, others = route.address(said)
+        return await self.answer(
+            operation.answer,
+            route.method,
+            path,
+            headers=incident_headers(remediation_id),
+            json=others if route.has_body else None,
+            params=None if route.has_body else others,
+        )
+
+    async def search(self, given: Mapping[str, Any], *, remediation_id: str) -> SearchAnswer:
+        """The workflows that fit best; `given` is the body of a search.
+
+        Raises:
+            FormularyError: as `answer`.
+        """
+        headers = incident_headers(remediation_id)
+        return await self.answer(SearchAnswer, "POST", "/workflows/search", json=dict(given), headers=headers)
+
+    async def whole_list(
+        self,
+        operation: "Operation[A, R]",
+        given: Mapping[str, Any],
+        *,
+        entries: str,
+        limit: int | None = None,
+        remediation_id: str = "",
+    ) -> "R":
+        """The pages of a list as one, of at most `limit` entries; `entries` is the member of the answer that has them.
+
+        Raises:
+            FormularyError: as `ask`.
+        """
+        found: list[Any] = []
+        notes: dict[str, None] = {}
+        cursor = ""
+        while True:
+            most = _LISTED if limit is None else min(_LISTED, limit - len(found))
+            page = await self.ask(operation, {**given, "limit": most, "cursor": cursor}, remediation_id=remediation_id)
+            members = dict(page)
+            found += members[entries]
+            notes |= dict.fromkeys(members["notes"])
+            cursor = members["next_cursor"]
+            if not cursor or (limit is not None and len(found) >= limit):
+                return page.model_copy(update={entries: found, "notes": [*notes], "next_cursor": ""})
 
     async def answer(self, kind: type[_A], method: str, path: str, *, in_result: bool = False, **options: Any) -> _A:
         """The answer to one request; `in_result` takes it out of the envelope of JSON-RPC.
@@ -106,6 +167,11 @@ async def connected(url: str, *, token: str = "", seconds: float) -> AsyncIterat
         server = Remote(client)
         note_source(server.url)
         yield server
+
+
+def without_nothing(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that say something."""
+    return {name: value for name, value in given.items() if value not in (None, "", [], ())}
 
 
 def incident_headers(remediation_id: str) -> dict[str, str]:
@@ -206,22 +272,21 @@ class Runs:
 
     async def _is_served(self, workflow_id: str) -> bool:
         """Whether there is such a workflow where nothing is demanded, as far as a person may read it."""
-        from formulary_catalog.domain.answers.catalog import WorkflowDetails
+        from formulary_catalog.operations.search import DETAILS
 
         try:
-            await self._server.answer(WorkflowDetails, "GET", f"/workflows/{workflow_id}")
+            await self._server.ask(DETAILS, {"workflow_id": workflow_id})
         except FormularyError:
             return False
         return True
 
     async def _exclusion(self, workflow_id: str, *, remediation_id: str) -> str:
         """The rule by which an incident excludes a workflow, as far as a person may read it; empty if there is none."""
-        from formulary_catalog.domain.search.explanation.answers import Explanation
+        from formulary_catalog.operations.search import EXPLAIN
 
         asked = {"workflow": workflow_id, "query": workflow_id}
         try:
-            headers = incident_headers(remediation_id)
-            found = await self._server.answer(Explanation, "GET", "/explain", params=asked, headers=headers)
+            found = await self._server.ask(EXPLAIN, asked, remediation_id=remediation_id)
         except FormularyError:
             return ""
         return f"{found.excluded_by.rule}: {found.excluded_by.reason}" if found.excluded_by is not None else ""
@@ -251,7 +316,7 @@ class Runs:
         asked: dict[str, Any] = {"namespace": namespace} if namespace else {}
         found: list[WaitingRun] = []
         while True:
-            asked["limit"] = min(limit - len(found), _PAGE)
+            asked["limit"] = min(limit - len(found), _WAITING)
             page = await self._server.answer(WaitingRunList, "GET", "/approvals", params=asked)
             found += page.approvals
             if not page.next_cursor or len(found) >= limit:

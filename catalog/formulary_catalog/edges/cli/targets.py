@@ -1,4 +1,7 @@
-"""Which catalog a read command asks: a running server, unless a database is named."""
+"""Which catalog a read command asks: a running server, unless a database is named.
+
+Both are asked over HTTP. Of a database this process has the REST side of the server itself (`edges.rest.endpoints`).
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -16,9 +19,8 @@ from formulary_catalog.edges.cli.sources import opened_database
 from formulary_catalog.errors import FormularyError, InvalidInput
 
 if TYPE_CHECKING:
-    from formulary_catalog.edges.cli.catalog.catalogs import Catalog
+    from formulary_catalog.edges.cli.http_client import Remote
     from formulary_catalog.operations.operation import A, Operation, R
-    from formulary_catalog.operations.services import Services
     from formulary_catalog.runtime.terminal import Page
     from formulary_catalog.settings import Settings
 
@@ -65,15 +67,15 @@ class CatalogTarget:
         Raises:
             FormularyError: as `ask`.
         """
-        from formulary_catalog.edges.cli.catalog.catalogs import without_nothing
+        from formulary_catalog.edges.cli.http_client import without_nothing
 
         given = {**given, "target": self.about} if self.about else given
         operation.arguments.read(without_nothing(given))  # before a database and a model are opened for it
         return self.ask(
-            lambda catalog: catalog.ask(operation, given, remediation_id=self.remediation_id), by_meaning=by_meaning
+            lambda server: server.ask(operation, given, remediation_id=self.remediation_id), by_meaning=by_meaning
         )
 
-    def ask(self, question: Callable[["Catalog"], Awaitable[_T]], *, by_meaning: bool = False) -> _T:
+    def ask(self, question: Callable[["Remote"], Awaitable[_T]], *, by_meaning: bool = False) -> _T:
         """The answer to a question; `by_meaning` loads the embedding model if this process has to search itself.
 
         Raises:
@@ -81,17 +83,18 @@ class CatalogTarget:
         """
 
         async def asked() -> _T:
-            async with self._catalog(by_meaning=by_meaning) as catalog:
-                return await question(catalog)
+            async with self._opened(by_meaning=by_meaning) as server:
+                return await question(server)
 
         return asyncio.run(asked())
 
-    def _catalog(self, *, by_meaning: bool) -> AbstractAsyncContextManager["Catalog"]:
-        from formulary_catalog.edges.cli.catalog.catalogs import served_catalog
+    def _opened(self, *, by_meaning: bool) -> AbstractAsyncContextManager["Remote"]:
+        from formulary_catalog.edges.cli.http_client import connected
 
+        settings = self._settings()
         if url := self._served_at():
-            return served_catalog(url, token=self._settings().token)
-        return _stored_catalog(self._settings(), by_meaning=by_meaning)
+            return connected(url, token=settings.token, seconds=_SECONDS)
+        return opened_in_process(settings, by_meaning=by_meaning)
 
     def _settings(self) -> "Settings":
         return settings_of(database_url=self.database_url, data_dir=self.data_dir)
@@ -190,20 +193,16 @@ def catalog_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @asynccontextmanager
-async def _stored_catalog(settings: "Settings", *, by_meaning: bool) -> AsyncIterator["Catalog"]:
-    from formulary_catalog.edges.cli.catalog.catalogs import StoredCatalog
-
-    async with _services(settings, by_meaning=by_meaning) as services:
-        yield StoredCatalog(services)
-
-
-@asynccontextmanager
-async def _services(settings: "Settings", *, by_meaning: bool) -> AsyncIterator["Services"]:
-    """The services on the database that the settings name.
+async def opened_in_process(settings: "Settings", *, by_meaning: bool = False) -> AsyncIterator["Remote"]:
+    """The catalog of the database that the settings name, asked as a server is; `by_meaning` as of `CatalogTarget.ask`.
 
     Raises:
         StartupError, Unavailable: it cannot be used.
     """
+    import httpx2
+
+    from formulary_catalog.edges.cli.http_client import Remote
+    from formulary_catalog.edges.rest.endpoints import in_process
     from formulary_catalog.operations.services import Services
     from formulary_catalog.runtime.databases import with_analytics
     from formulary_catalog.runtime.serving_process import open_catalog
@@ -218,4 +217,6 @@ async def _services(settings: "Settings", *, by_meaning: bool) -> AsyncIterator[
     ):
         # Nothing is run, so no key of inputs is needed.
         settings = with_analytics(settings).model_copy(update={"input_key_file": None})
-        yield Services.on(parts, settings=settings)
+        transport = httpx2.ASGITransport(in_process(Services.on(parts, settings=settings)))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            yield Remote(client)

@@ -1,4 +1,8 @@
-"""Traces as the owner of the database reads them, in the form in which a server answers them."""
+"""Traces as the owner of the database reads them, in the form in which a server answers them.
+
+Commands do not ask the server's application in this process for them: it leaves out what people read and what tampering
+left of a trace, and it verifies no signatures of checkpoints.
+"""
 
 import asyncio
 from contextlib import suppress

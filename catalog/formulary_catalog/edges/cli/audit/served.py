@@ -1,16 +1,11 @@
 """The audit trail behind a running server, as far as the owner of FORMULARY_TOKEN may read it; without a database."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from formulary_catalog.domain.reading import TraceAnswer, TraceFiles, TracePage, TraceVerification
-from formulary_catalog.edges.cli.catalog.catalogs import Catalog, served_catalog, whole_list
-from formulary_catalog.edges.cli.options import settings_of
+from formulary_catalog.edges.cli.http_client import Remote, ask_server
 from formulary_catalog.operations.arguments.reading import TracesArguments
 from formulary_catalog.operations.audit import TRACE, TRACE_FILES, TRACES
-
-_T = TypeVar("_T")
 
 
 def served_traces(url: str, asked: TracesArguments, *, limit: int) -> TracePage:
@@ -20,7 +15,7 @@ def served_traces(url: str, asked: TracesArguments, *, limit: int) -> TracePage:
         FormularyError: the server's own, or Unavailable if it cannot be reached.
     """
     filters = asked.model_dump(exclude_defaults=True)
-    return _asked(url, lambda catalog: whole_list(catalog, TRACES, filters, entries="traces", limit=limit))
+    return ask_server(url, lambda server: server.whole_list(TRACES, filters, entries="traces", limit=limit))
 
 
 def served_trace(url: str, trace_id: str) -> TraceAnswer:
@@ -30,13 +25,13 @@ def served_trace(url: str, trace_id: str) -> TraceAnswer:
         FormularyError: the server's own, or Unavailable if it cannot be reached.
     """
 
-    async def read(catalog: Catalog) -> TraceAnswer:
-        pages = [await catalog.ask(TRACE, {"trace_id": trace_id})]
+    async def read(server: Remote) -> TraceAnswer:
+        pages = [await server.ask(TRACE, {"trace_id": trace_id})]
         while cursor := pages[-1].next_cursor:
-            pages.append(await catalog.ask(TRACE, {"trace_id": trace_id, "cursor": cursor}))
+            pages.append(await server.ask(TRACE, {"trace_id": trace_id, "cursor": cursor}))
         return _joined(pages)
 
-    return _asked(url, read)
+    return ask_server(url, read)
 
 
 def served_files(url: str, trace_id: str) -> TraceFiles:
@@ -45,7 +40,7 @@ def served_files(url: str, trace_id: str) -> TraceFiles:
     Raises:
         FormularyError: the server's own, or Unavailable if it cannot be reached.
     """
-    return _asked(url, lambda catalog: catalog.ask(TRACE_FILES, {"trace_id": trace_id}))
+    return ask_server(url, lambda server: server.ask(TRACE_FILES, {"trace_id": trace_id}))
 
 
 def _joined(pages: Sequence[TraceAnswer]) -> TraceAnswer:
@@ -74,11 +69,3 @@ def _all_verified(pages: Sequence[TraceVerification]) -> TraceVerification:
         last=parts[-1].last,
         findings=list(findings.values()),
     )
-
-
-def _asked(url: str, question: Callable[[Catalog], Awaitable[_T]]) -> _T:
-    async def asked() -> _T:
-        async with served_catalog(url, token=settings_of().token) as catalog:
-            return await question(catalog)
-
-    return asyncio.run(asked())

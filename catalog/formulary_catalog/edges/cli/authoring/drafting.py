@@ -85,7 +85,7 @@ async def _test(
         InvalidInput: a manifest or a test is invalid, or there is no test.
         StartupError, Unavailable: something needed is not to be had.
     """
-    from formulary_catalog.edges.cli.catalog.catalogs import StoredCatalog
+    from formulary_catalog.edges.calls.caller import LOCAL
     from formulary_catalog.loading.expectations import expectations_in, failures
     from formulary_catalog.operations.services import Services
     from formulary_catalog.runtime.databases import with_local_parts
@@ -104,9 +104,9 @@ async def _test(
                 if not expected:
                     raise InvalidInput("there is no *.test.yaml file with tests; write one", field="directories")
                 display.close()
-                stored = StoredCatalog(Services.on(catalog.parts, settings=with_local_parts(settings)))
+                searches = Services.on(catalog.parts, settings=with_local_parts(settings)).catalog
                 for each in expected:
-                    answer = await stored.search(each.expectation.request)
+                    answer = await searches.search(each.expectation.request, caller=LOCAL)
                     tested.append((each, [*failures(each.expectation, answer)]))
             finally:
                 hurry_on_signals()

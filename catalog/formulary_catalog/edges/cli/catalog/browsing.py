@@ -52,7 +52,6 @@ def list_command(
     """
     from formulary_catalog.domain.workflows.labels import fold
     from formulary_catalog.edges.cli.catalog.browsing_pages import show_refused
-    from formulary_catalog.edges.cli.catalog.catalogs import whole_list
     from formulary_catalog.edges.cli.catalog.rendering import show_list
     from formulary_catalog.operations.workflows import LIST, REFUSED
 
@@ -75,13 +74,12 @@ def list_command(
                 field="refused",
             )
         found = target.ask(
-            lambda catalog: whole_list(catalog, REFUSED, {"namespace": namespace}, entries="refused", limit=limit)
+            lambda server: server.whole_list(REFUSED, {"namespace": namespace}, entries="refused", limit=limit)
         )
         show(found, show_refused, as_json=as_json)
         return
     listing = target.ask(
-        lambda catalog: whole_list(
-            catalog,
+        lambda server: server.whole_list(
             LIST,
             {**filters, "target": target.about},
             entries="workflows",

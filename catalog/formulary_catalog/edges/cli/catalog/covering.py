@@ -13,7 +13,7 @@ from formulary_catalog.edges.cli.targets import CatalogTarget, catalog_options, 
 if TYPE_CHECKING:
     from formulary_catalog.domain.coverage.alerts import Alert
     from formulary_catalog.domain.coverage.answers import CoverageAnswer
-    from formulary_catalog.edges.cli.catalog.catalogs import Catalog
+    from formulary_catalog.edges.cli.http_client import Remote
 
 _limit_option = click.option(
     "--limit", type=click.IntRange(1, 1000), default=100, metavar="N", help="Maximum number of results. Default: 100."
@@ -77,24 +77,24 @@ def coverage_command(
         found = alerts_in_files(rules)
         alerts, notes = found.alerts, found.notes
     ignored = ignored_by_rules(alerts) | (ignored_in_file(ignore) if ignore is not None else {})
-    answer = target.ask(lambda catalog: _coverage(catalog, alerts), by_meaning=True)
+    answer = target.ask(lambda server: _coverage(server, alerts), by_meaning=True)
     answer = with_notes(with_ignored(answer, ignored) if ignored else answer, notes)
     show(answer, partial(show_coverage, console_url=settings_of().console_url), as_json=as_json)
     if fail_on is not None and failing(answer, fail_on=fail_on):
         raise SystemExit(1)
 
 
-async def _coverage(catalog: "Catalog", alerts: "Sequence[Alert]") -> "CoverageAnswer":
+async def _coverage(server: "Remote", alerts: "Sequence[Alert]") -> "CoverageAnswer":
     from formulary_catalog.domain.coverage.alerts import portions
     from formulary_catalog.domain.coverage.states import joined
     from formulary_catalog.operations.coverage import ALERTS, COVERAGE, MAX_LINES
 
     if alerts:
         sent = [[alert.as_json() for alert in some] for some in portions(alerts)]
-        return joined([await catalog.ask(ALERTS, {"alerts": some}) for some in sent])
-    pages = [await catalog.ask(COVERAGE, {"limit": MAX_LINES})]
+        return joined([await server.ask(ALERTS, {"alerts": some}) for some in sent])
+    pages = [await server.ask(COVERAGE, {"limit": MAX_LINES})]
     while cursor := pages[-1].next_cursor:
-        pages.append(await catalog.ask(COVERAGE, {"limit": MAX_LINES, "cursor": cursor}))
+        pages.append(await server.ask(COVERAGE, {"limit": MAX_LINES, "cursor": cursor}))
     return joined(pages)
 
 

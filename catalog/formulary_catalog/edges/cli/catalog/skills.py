@@ -12,7 +12,7 @@ from formulary_catalog.errors import InvalidInput, StartupError
 
 if TYPE_CHECKING:
     from formulary_catalog.domain.workflows.skill import Skill
-    from formulary_catalog.edges.cli.catalog.catalogs import Catalog
+    from formulary_catalog.edges.cli.http_client import Remote
 
 
 @click.group("export", cls=Suggesting)
@@ -48,7 +48,7 @@ def skill_command(*, workflow_ids: tuple[str, ...], directory: Path, target: Cat
       formulary export skill oom-raise-memory-limit --output skills
       formulary export skill --remediation-id rr-2026-0042 --output skills
     """
-    skills = target.ask(lambda catalog: _skills(catalog, workflow_ids, target=target))
+    skills = target.ask(lambda server: _skills(server, workflow_ids, target=target))
     for name, skill in skills.items():
         file = directory / name / "SKILL.md"
         try:
@@ -59,7 +59,7 @@ def skill_command(*, workflow_ids: tuple[str, ...], directory: Path, target: Cat
         click.echo(str(file))
 
 
-async def _skills(catalog: "Catalog", workflow_ids: tuple[str, ...], *, target: CatalogTarget) -> "dict[str, Skill]":
+async def _skills(server: "Remote", workflow_ids: tuple[str, ...], *, target: CatalogTarget) -> "dict[str, Skill]":
     """The skills by name, the guide first.
 
     Raises:
@@ -69,10 +69,10 @@ async def _skills(catalog: "Catalog", workflow_ids: tuple[str, ...], *, target: 
     from formulary_catalog.operations.search import DETAILS
 
     asked, about = {"remediation_id": target.remediation_id}, {"target": target.about}
-    wanted = workflow_ids or await _served(catalog, about, **asked)
+    wanted = workflow_ids or await _served(server, about, **asked)
     skills = {GUIDE.name: GUIDE}
     for workflow_id in wanted:
-        skill = workflow_skill(await catalog.ask(DETAILS, {"workflow_id": workflow_id, **about}, **asked))
+        skill = workflow_skill(await server.ask(DETAILS, {"workflow_id": workflow_id, **about}, **asked))
         if skills.get(skill.name, skill).uri != skill.uri:
             raise InvalidInput(
                 f"{skills[skill.name].uri} and {skill.uri} would both be {skill.name}/SKILL.md; export them one at a "
@@ -83,9 +83,8 @@ async def _skills(catalog: "Catalog", workflow_ids: tuple[str, ...], *, target: 
     return skills
 
 
-async def _served(catalog: "Catalog", about: Mapping[str, str], *, remediation_id: str) -> tuple[str, ...]:
-    from formulary_catalog.edges.cli.catalog.catalogs import whole_list
+async def _served(server: "Remote", about: Mapping[str, str], *, remediation_id: str) -> tuple[str, ...]:
     from formulary_catalog.operations.workflows import LIST
 
-    listing = await whole_list(catalog, LIST, about, entries="workflows", remediation_id=remediation_id)
+    listing = await server.whole_list(LIST, about, entries="workflows", remediation_id=remediation_id)
     return tuple(workflow.version_id for workflow in listing.workflows)

@@ -59,11 +59,12 @@ def search_command(
     """
     from formulary_catalog.domain.search.request import ContextReference
     from formulary_catalog.edges.cli.catalog.rendering import show_search
+    from formulary_catalog.edges.cli.http_client import without_nothing
     from formulary_catalog.edges.rest.search import SearchBody
     from formulary_catalog.operations.search import search_request_of
     from formulary_catalog.runtime.terminal import Page
 
-    asked = SearchBody.read(
+    given = without_nothing(
         {
             "query": sys.stdin.read() if query == ("-",) else " ".join(query),
             "exclude_keywords": list(exclude_keywords),
@@ -76,8 +77,8 @@ def search_command(
             **label_arguments(labels),
         }
     )
-    request = search_request_of(asked, context=ContextReference(remediation_id=target.remediation_id))
-    answer = target.ask(lambda catalog: catalog.search(request), by_meaning=True)
+    request = search_request_of(SearchBody.read(given), context=ContextReference())  # before a model is opened for it
+    answer = target.ask(lambda server: server.search(given, remediation_id=target.remediation_id), by_meaning=True)
     if as_json:
         click.echo(answer.model_dump_json(exclude_unset=True))
     else:

@@ -2,23 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from formulary_catalog.edges.cli.options import Suggesting, data_dir_option, database_option, json_option, settings_of
-from formulary_catalog.edges.cli.sources import database_settings, opened_database, take_source
-from formulary_catalog.edges.cli.targets import show, url_option
+from formulary_catalog.edges.cli.options import Suggesting, data_dir_option, database_option, json_option
+from formulary_catalog.edges.cli.sources import database_settings, take_source
+from formulary_catalog.edges.cli.targets import CatalogTarget, catalog_options, opened_in_process, show, url_option
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
     from formulary_catalog.domain.entry import ContractEntry
     from formulary_catalog.domain.reading import ContractList
-    from formulary_catalog.edges.cli.http_client import Remote
-    from formulary_catalog.operations.services import Services
     from formulary_catalog.runtime.terminal import Page
     from formulary_catalog.services.governance.answers import EnforceAnswer, GateAnswer, VerdictAnswer
     from formulary_catalog.settings import Settings
@@ -29,14 +25,12 @@ _NAMESPACE = "formulary"
 
 
 @click.command("contracts")
-@url_option
-@database_option
-@data_dir_option
+@catalog_options
 @json_option
-def contracts_command(*, url: str | None, database_url: str | None, data_dir: Path | None, as_json: bool) -> None:
+def contracts_command(*, target: CatalogTarget, as_json: bool) -> None:
     """List the contracts in force, with their rules.
 
-    With --url a server lists those that the owner of FORMULARY_TOKEN may read; without it the database does, all.
+    A server lists those that the owner of FORMULARY_TOKEN may read; a database that is named lists all.
 
     \b
     Examples:
@@ -44,45 +38,10 @@ def contracts_command(*, url: str | None, database_url: str | None, data_dir: Pa
       formulary governance contracts --url https://formulary.example
       formulary governance contracts --json --database-url postgresql://owner@db/formulary
     """
-    from formulary_catalog.edges.cli.http_client import ask_server
+    from formulary_catalog.operations.governance import CONTRACTS
 
-    settings = settings_of(database_url=database_url, data_dir=data_dir)
-    answer = (
-        ask_server(url, _served_contracts)
-        if url and not (database_url or data_dir)
-        else asyncio.run(_contracts(settings))
-    )
+    answer = target.ask(lambda server: server.whole_list(CONTRACTS, {}, entries="contracts"))
     show(answer, _show, as_json=as_json)
-
-
-async def _served_contracts(server: "Remote") -> "ContractList":
-    from formulary_catalog.edges.cli.catalog.catalogs import ServedCatalog, whole_list
-    from formulary_catalog.operations.governance import CONTRACTS
-
-    return await whole_list(ServedCatalog(server), CONTRACTS, {}, entries="contracts")
-
-
-async def _contracts(settings: "Settings") -> "ContractList":
-    from formulary_catalog.edges.cli.catalog.catalogs import StoredCatalog, whole_list
-    from formulary_catalog.operations.governance import CONTRACTS
-
-    async with _services(settings) as services:
-        return await whole_list(StoredCatalog(services), CONTRACTS, {}, entries="contracts")
-
-
-@asynccontextmanager
-async def _services(settings: "Settings") -> "AsyncIterator[Services]":
-    """The services on the database itself; an embedded one that nobody runs is run meanwhile."""
-    from formulary_catalog.operations.services import Services
-    from formulary_catalog.runtime.serving_process import open_catalog
-    from formulary_catalog.settings import ContextPolicy
-    from formulary_catalog.store.database.connection import Role
-
-    async with (
-        opened_database(settings, role=Role.SERVER) as dsn,
-        open_catalog(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=False) as parts,
-    ):
-        yield Services.on(parts, settings=settings)
 
 
 def _show(answer: "ContractList", page: "Page") -> None:
@@ -178,24 +137,18 @@ async def _judge(
     contract: dict[str, Any] | None,
     remediation_id: str,
 ) -> "Judgement":
-    from formulary_catalog.domain.access import EVERYTHING, Caller
-    from formulary_catalog.domain.search.request import ContextReference
+    from formulary_catalog.operations.governance import ENFORCE, GATE, VERDICT
 
-    async with _services(settings) as services:
-        service = services.governance
-        on_behalf: dict[str, Any] = {
-            "reference": ContextReference(remediation_id=remediation_id),
-            "caller": Caller(name="local", access=EVERYTHING),
-        }
-        gate = await service.gate(task=task, context=context, proposed_actions=actions, **on_behalf)
-        on_behalf["trace_id"] = gate.trace_id
-        enforced = await service.enforce(contract=contract, actions=actions, **on_behalf) if contract else None
-        verdict = await service.verdict(
-            gate_report=gate.gate_report.as_json(),
-            enforce_result=enforced.enforce_result.as_json() if enforced is not None else None,
-            **on_behalf,
-        )
-        return gate, enforced, verdict
+    on_behalf: dict[str, Any] = {"remediation_id": remediation_id}
+    async with opened_in_process(settings) as server:
+        gate = await server.ask(GATE, {"task": task, "context": context, "proposed_actions": actions}, **on_behalf)
+        given = {"trace_id": gate.trace_id, "gate_report": gate.gate_report.as_json()}
+        enforced = None
+        if contract:
+            checked = {"trace_id": gate.trace_id, "contract": contract, "actions": actions}
+            enforced = await server.ask(ENFORCE, checked, **on_behalf)
+            given["enforce_result"] = enforced.enforce_result.as_json()
+        return gate, enforced, await server.ask(VERDICT, given, **on_behalf)
 
 
 def _contract_in(path: Path, *, namespace: str = _NAMESPACE) -> "tuple[str, ContractEntry]":
@@ -218,9 +171,11 @@ def _action(text: str) -> Any:
     if not text.lstrip().startswith("{"):
         return {"action_type": text}
     try:
-        return json.loads(text)
+        action = json.loads(text)
+        json.dumps(action, allow_nan=False)
     except ValueError as error:
         raise InvalidInput(f"--action is no JSON: {error}; quote it for the shell", field="action") from None
+    return action
 
 
 def _pair(text: str) -> tuple[str, str]:
