@@ -169,6 +169,7 @@ GATE = Operation(
         tag="governance",
         summary="Judge proposed actions",
         description="The risks of actions of any kind and one decision; nothing is done.",
+        errors=(404,),
     ),
 )
 ENFORCE = Operation(
@@ -197,6 +198,7 @@ ENFORCE = Operation(
         tag="governance",
         summary="Check actions against a contract",
         description="What the rules of a contract say of actions of any kind; nothing is done.",
+        errors=(404,),
     ),
 )
 VERDICT = Operation(
@@ -224,6 +226,7 @@ VERDICT = Operation(
         tag="governance",
         summary="Sum gate and contract up",
         description="The stricter of a gate report and the result of a contract, why, and what to do next.",
+        errors=(404,),
     ),
 )
 REPLAY = Operation(
