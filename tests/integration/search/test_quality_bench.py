@@ -20,9 +20,9 @@ from quality_variants import Variant
 ERROR = {Variant.PLAIN: 0.1, Variant.FILTERED: 0.1, Variant.INCIDENT: 0.08}
 """By constraints: how far confidence and the share of right first answers lie apart at most. Where the right ones are
 excluded, none is right, and the error is the mean confidence."""
-NOTHING_HIGH = dict.fromkeys(Variant, 0.17) | {Variant.EXCLUDED: 0.2}
+NOTHING_HIGH = dict.fromkeys(Variant, 0.22)
 """Of the first answers where nothing is right, so many have a confidence of 0.5 or more at most."""
-RIGHT_KEPT, SEPARATION = 0.83, 0.93
+RIGHT_KEPT, SEPARATION = 0.83, 0.89
 """Of right first answers, so many have one; and so well are they distinguished from those where nothing is right."""
 
 MOVED, BELIEVED = 12, 5
