@@ -74,6 +74,22 @@ async def test_actions_are_judged_as_the_tools_judge_them_in_one_trace(database:
     assert allowed.out.startswith("# Verdict: ALLOW")
 
 
+async def test_a_task_is_judged_by_a_contract_without_any_action(database: str, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(text(contract("freeze", match={"actionTypes": ["delete"]})))
+    said = await formulary(
+        "governance",
+        "evaluate",
+        "--task",
+        "look at the pods",
+        "--contract",
+        str(rules),
+        "--json",
+        FORMULARY_DATABASE_URL=database,
+    )
+    assert json.loads(said.out)["enforce_result"]["blocked_rule_ids"] == []
+
+
 async def test_the_environments_that_settings_call_harmless_are_harmless_here_too(database: str) -> None:
     judged = ("governance", "evaluate", "--task", "clean up", "--action", "delete", "--json")
     severities = []

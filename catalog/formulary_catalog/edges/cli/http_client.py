@@ -22,6 +22,7 @@ from formulary_catalog.errors import (
     NotAllowed,
     NotAuthenticated,
     NotFound,
+    NoWorkflowName,
     RateLimited,
     RunFailed,
     RunRefused,
@@ -58,7 +59,8 @@ class Remote:
         return without_userinfo(str(self._client.base_url)).rstrip("/")
 
     async def ask(self, operation: "Operation[A, R]", given: Mapping[str, Any], *, remediation_id: str = "") -> "R":
-        """The answer to an operation on behalf of an incident. Arguments that say nothing are left out.
+        """The answer to an operation on behalf of an incident. Arguments that say nothing are left out, but for
+        required lists, which may be empty.
 
         Raises:
             InvalidInput: an argument breaks a rule.
@@ -66,7 +68,9 @@ class Remote:
         """
         route = operation.route
         assert route is not None, "commands ask what has a route"
-        operation.arguments.read(said := without_nothing(given))
+        required = {name for name, field in operation.arguments.model_fields.items() if field.is_required()}
+        said = without_nothing(given) | {name: [] for name in required if given.get(name) == []}
+        operation.arguments.read(said)
         path, others = route.address(said)
         return await self.answer(
             operation.answer,
@@ -194,6 +198,8 @@ def _error(response: httpx2.Response, *, url: str) -> FormularyError:
             return UnknownDocument(str(data.get("reference", "")), nearest=list(map(str, data["nearest_documents"])))
         case 404 if "nearest" in data:
             return UnknownWorkflow(str(data.get("reference", "")), nearest=list(map(str, data["nearest"])))
+        case 404 if "workflow_id" in data:
+            return NoWorkflowName(message, workflow_id=str(data["workflow_id"]))
         case 404:
             return NotFound(message, reference="")
         case 401:
@@ -203,7 +209,7 @@ def _error(response: httpx2.Response, *, url: str) -> FormularyError:
         case 400 | 413:
             return InvalidInput(message, field=field)
         case 429:
-            return RateLimited(message, retry_after=float(data.get("retry_after_seconds") or 0))
+            return RateLimited(message, retry_after=float(response.headers.get("Retry-After", 0)))
         case 500 if data.get("retry") is False:
             return NoExecutor(message)
         case _:
@@ -350,15 +356,15 @@ def ask_for_runs(url: str | None, question: Callable[[Runs], Awaitable[_T]]) -> 
     return ask_server(url, lambda server: question(Runs(server)))
 
 
-def ask_server(url: str | None, question: Callable[[Remote], Awaitable[_T]]) -> _T:
-    """What the server at this address, or the default one, answers the owner of FORMULARY_TOKEN.
+def ask_server(url: str | None, question: Callable[[Remote], Awaitable[_T]], *, seconds: float = _RUN_SECONDS) -> _T:
+    """What the server at this address, or the default one, answers the owner of FORMULARY_TOKEN in this time each.
 
     Raises:
         FormularyError: the server's own, or Unavailable if it cannot be reached.
     """
 
     async def asked() -> _T:
-        async with connected(url or DEFAULT_URL, token=settings_of().token, seconds=_RUN_SECONDS) as server:
+        async with connected(url or DEFAULT_URL, token=settings_of().token, seconds=seconds) as server:
             return await question(server)
 
     return asyncio.run(asked())

@@ -29,7 +29,7 @@ from formulary_catalog.edges.rest.calls import (
     services_of,
 )
 from formulary_catalog.edges.rest.search import SearchBody, read_search
-from formulary_catalog.errors import FormularyError
+from formulary_catalog.errors import FormularyError, NotFound
 from formulary_catalog.operations.operation import Call, Operation
 from formulary_catalog.operations.services import Services
 from formulary_catalog.operations.table import OPERATIONS
@@ -44,7 +44,8 @@ def in_process(services: Services) -> ASGIApp:
     """Answers the local caller, who may see everything; what is no `FormularyError` is raised as it is."""
     routes = [Route(f"{PREFIX}{route.path}", endpoint_of(each), methods=[route.method]) for each, route in ROUTED]
     routes.append(Route(SEARCH_PATH, search, methods=["POST"]))
-    app = Starlette(routes=routes, exception_handlers={FormularyError: _refused})
+    app = Starlette(routes=routes, exception_handlers={FormularyError: _refused, 404: _nothing_there})
+    app.router.redirect_slashes = False
     app.state.services, app.state.readiness = services, Readiness()
 
     async def called(scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,6 +84,12 @@ async def search(request: Request) -> Response:
         read=lambda context: read_search(body, context=context, caller=caller),
     )
     return answered(await services_of(request).catalog.search(wanted, caller=caller))
+
+
+async def _nothing_there(request: Request, _error: Exception) -> Response:
+    """Names with slashes lead to no route: nothing has them."""
+    message = "there is nothing of that name; a name has no slash here"
+    return refusal(request, failure_of(NotFound(message, reference=request.url.path)))
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -7,6 +7,8 @@ from formulary_catalog.edges.cli.http_client import Remote, ask_server
 from formulary_catalog.operations.arguments.reading import TracesArguments
 from formulary_catalog.operations.audit import TRACE, TRACE_FILES, TRACES
 
+_SECONDS = 20.0  # longer than the server's own deadline
+
 
 def served_traces(url: str, asked: TracesArguments, *, limit: int) -> TracePage:
     """The traces that changed last, of those that are asked for.
@@ -15,7 +17,9 @@ def served_traces(url: str, asked: TracesArguments, *, limit: int) -> TracePage:
         FormularyError: the server's own, or Unavailable if it cannot be reached.
     """
     filters = asked.model_dump(exclude_defaults=True)
-    return ask_server(url, lambda server: server.whole_list(TRACES, filters, entries="traces", limit=limit))
+    return ask_server(
+        url, lambda server: server.whole_list(TRACES, filters, entries="traces", limit=limit), seconds=_SECONDS
+    )
 
 
 def served_trace(url: str, trace_id: str) -> TraceAnswer:
@@ -31,7 +35,7 @@ def served_trace(url: str, trace_id: str) -> TraceAnswer:
             pages.append(await server.ask(TRACE, {"trace_id": trace_id, "cursor": cursor}))
         return _joined(pages)
 
-    return ask_server(url, read)
+    return ask_server(url, read, seconds=_SECONDS)
 
 
 def served_files(url: str, trace_id: str) -> TraceFiles:
@@ -40,7 +44,7 @@ def served_files(url: str, trace_id: str) -> TraceFiles:
     Raises:
         FormularyError: the server's own, or Unavailable if it cannot be reached.
     """
-    return ask_server(url, lambda server: server.ask(TRACE_FILES, {"trace_id": trace_id}))
+    return ask_server(url, lambda server: server.ask(TRACE_FILES, {"trace_id": trace_id}), seconds=_SECONDS)
 
 
 def _joined(pages: Sequence[TraceAnswer]) -> TraceAnswer:
