@@ -1,6 +1,7 @@
 """A call is read downwards, from its route to the statement: `pytest -s` of this file prints the way.
 
 Imports say what a layer may name. That a lower layer calls back into a higher one shows only while the code runs.
+Threads that run already are not seen, and a task begins a way of its own.
 """
 
 import sys
@@ -25,9 +26,20 @@ from support.serving import catalog
 
 PACKAGE = str(Path(formulary_catalog.__file__).parent) + "/"
 STARTER = Path(__file__).parents[3] / "catalog" / "workflows"
-HEIGHTS = {"domain": 1, "store": 2, "embedding": 2, "kernel": 3, "services": 4, "operations": 5, "edges": 6}
+HEIGHTS = {
+    **dict.fromkeys(("errors.py", "settings.py", "metrics.py", "log.py", "__init__.py"), 0),
+    "domain": 1,
+    **dict.fromkeys(("store", "embedding", "listening"), 2),
+    "kernel": 3,
+    "services": 4,
+    "loading": 5,
+    "operations": 6,
+    "runtime": 7,
+    "edges": 8,
+}
+"""The layers of pyproject.toml."""
 STATEMENT = "store/database/connection.py"
-WRAPPERS = ("edges/http/", "edges/app.py", "edges/rest/calls.py", "edges/calls/failures.py")
+WRAPPERS = ("edges/http/", "edges/app.py", "edges/rest/calls.py", "edges/rest/guarded.py", "edges/calls/failures.py")
 """What every request passes, whatever it asks."""
 
 
@@ -62,8 +74,7 @@ def _place_of(frame: FrameType) -> str:
 
 
 def _height(frame: FrameType) -> int:
-    """That of its layer; what stands beside the layers is below all."""
-    return HEIGHTS.get(_module_of(frame).partition("/")[0], 0)
+    return HEIGHTS[_module_of(frame).partition("/")[0]]
 
 
 def _stack_above(frame: FrameType) -> Iterator[FrameType]:
@@ -114,6 +125,7 @@ async def test_a_question_goes_down_from_its_route_to_its_statement(
         answer = await client.request(method, path, json=body)
 
     assert answer.status_code == 200, answer.text
+    assert walk.ways, "it reached no statement"
     longest = max(walk.ways, key=len)
     print(f"\n{len(walk.modules)} modules; the longest way to a statement:", *reversed(longest), sep="\n  ")
     assert walk.climbs == set()
