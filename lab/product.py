@@ -109,10 +109,10 @@ class Product:
         run = asked["result"]["invocation_id"]
         until, approved = time.monotonic() + seconds, False
         while True:
-            told = self.look_at(run, wait_ms=2000)
-            if told["state"] in _ENDED or time.monotonic() > until:
-                return Run(id=run, state=told["state"], message=told.get("message", ""), approved=approved)
-            if told["state"] == "awaiting_approval" and not approved:
+            answer = self.look_at(run, wait_ms=2000)
+            if answer["state"] in _ENDED or time.monotonic() > until:
+                return Run(id=run, state=answer["state"], message=answer.get("message", ""), approved=approved)
+            if answer["state"] == "awaiting_approval" and not approved:
                 self._approve(run, namespace=namespace)
                 approved = True
 
@@ -134,13 +134,13 @@ class Product:
             json={"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": body},
             headers=_header(incident),
         )
-        told: dict[str, Any] = answer.json()
-        return told
+        replied: dict[str, Any] = answer.json()
+        return replied
 
     def look_at(self, run: str, *, wait_ms: int = 0) -> dict[str, Any]:
         """A run as it stands, at once or after a change within this time."""
-        told: dict[str, Any] = self._http.get(f"/api/v1/invocations/{run}", params={"wait_ms": wait_ms}).json()
-        return told
+        answer: dict[str, Any] = self._http.get(f"/api/v1/invocations/{run}", params={"wait_ms": wait_ms}).json()
+        return answer
 
     def _approve(self, run: str, *, namespace: str) -> None:
         approval = {
@@ -236,7 +236,10 @@ def forwarded(node: Node) -> Iterator[str]:
     selector = node.get("service", _RELEASE, f"--namespace={NAMESPACE}")["spec"]["selector"]
     labels = ",".join(f"{key}={value}" for key, value in selector.items())
     pods = node.get("pods", f"--namespace={NAMESPACE}", f"--selector={labels}", "--field-selector=status.phase=Running")
-    with node.forwarded(pods["items"][0]["status"]["podIP"], 8080) as address:
+    addresses = [pod["status"]["podIP"] for pod in pods["items"] if "deletionTimestamp" not in pod["metadata"]]
+    if not addresses:
+        raise RuntimeError(f"no pod of {_RELEASE} runs")
+    with node.forwarded(addresses[0], 8080) as address:
         yield f"http://{address}"
 
 

@@ -12,7 +12,7 @@ from lab.product import Hit, Product, Run
 from lab.shell import Shell
 
 THRESHOLD = 0.5
-"""A first answer of less confidence is told to be a weak match; nobody should act on it."""
+"""A first answer of less confidence counts as a weak match: nobody should act on it."""
 _SHOWN_SECONDS, _HEALED_SECONDS, _STEADY_SECONDS, _RUN_SECONDS = 120.0, 60.0, 20.0, 120.0
 _SETTLED_SECONDS = 60.0
 _BYSTANDER = Path(__file__).with_name("bystander.yaml")

@@ -18,6 +18,7 @@ API_SERVICE, DNS_SERVICE = "10.0.0.1", "10.0.0.10"
 API_PORT = 6443
 _METADATA_OF_CLOUDS = "169.254.0.0/16"
 _BLOCK = 65536
+_CONNECT_SECONDS = 10.0
 
 
 def set_up_network() -> None:
@@ -39,19 +40,26 @@ def set_up_network() -> None:
 
 
 def forward(listener: socket.socket, *, address: str, port: int) -> None:
-    """Pass each connection to an address in the namespace of this process, in threads of their own. Does not return.
+    """Pass each connection to an address in the namespace of this process, in threads of its own. Does not return.
 
     The listener was made outside, where clients are. What it passes on leaves from in here.
     """
     while True:
         outside, _ = listener.accept()
-        try:
-            inside = socket.create_connection((address, port))
-        except OSError:
-            outside.close()
-            continue
-        for source, target in ((outside, inside), (inside, outside)):
-            threading.Thread(target=_copy, args=(source, target), daemon=True).start()
+        threading.Thread(
+            target=_connect, args=(outside,), kwargs={"address": address, "port": port}, daemon=True
+        ).start()
+
+
+def _connect(outside: socket.socket, *, address: str, port: int) -> None:
+    try:
+        inside = socket.create_connection((address, port), timeout=_CONNECT_SECONDS)
+    except OSError:
+        outside.close()
+        return
+    inside.settimeout(None)
+    threading.Thread(target=_copy, args=(inside, outside), daemon=True).start()
+    _copy(outside, inside)
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

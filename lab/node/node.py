@@ -55,7 +55,9 @@ class Node(Cluster):
         inside = ["setpriv", "--pdeathsig", "KILL", "nsenter", f"--target={pid}", "--net"]
         with socket.create_server(("127.0.0.1", 0)) as listener:
             relay = [sys.executable, "-m", "lab.node.network", str(listener.fileno()), address, str(port)]
-            process = subprocess.Popen([*inside, *relay], pass_fds=(listener.fileno(),), cwd=ROOT)
+            process = subprocess.Popen(
+                [*inside, *relay], pass_fds=(listener.fileno(),), cwd=ROOT, start_new_session=True
+            )
             host, local = listener.getsockname()
         try:
             yield f"{host}:{local}"
@@ -66,7 +68,7 @@ class Node(Cluster):
 
 @contextmanager
 def start_node(say: Callable[[str], None] = lambda line: None) -> Iterator[Node]:
-    """A new and empty node; `say` is told of its progress.
+    """A new and empty node; `say` receives its progress.
 
     Raises:
         NoNode: this machine cannot run one; the message says why.
