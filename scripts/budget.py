@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[1]
 BUDGET = ROOT / "scripts" / "budget.toml"
 Budget = Mapping[str, Any]
 _WHILE_BUSY = 1.25
-"""Of the processor time that the same tests may take: 15.1 instead of 11.5 minutes were measured at a load of 8."""
+"""Times the processor time of the same tests: 15.1 instead of 11.5 minutes at a load of 8, of which the yardstick,
+slower there too, explains a twentieth."""
 
 
 def main() -> int:

@@ -33,8 +33,11 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundWorkflow:
-    """One version of a workflow, with the part of its history that may be read, and the scope of the call that found
-    it."""
+    """One version of a workflow, its history, and the scope of the call that found it.
+
+    The history of a `WorkflowFinder` holds what its caller may read; an explanation, which shows none, finds all
+    that is visible.
+    """
 
     stored: StoredManifest
     parsed: ParsedWorkflow

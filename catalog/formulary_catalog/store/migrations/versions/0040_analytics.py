@@ -1,6 +1,6 @@
 """Schema `insight`: what callers may ask by SQL of their own, for the role `formulary_insight`, which can do no more.
 
-The views show rows of the namespaces that the transaction was entered for (`store/analytics/scope.py`), and nothing to
+The views show rows of the namespaces that the transaction was entered for (`domain/analytics/scope.py`), and nothing to
 a transaction that was not. They are security barriers: no condition of a caller sees a row before theirs does. Comments
 are what `get_schema` answers. Searches, runs and the trail go on meanwhile: only who writes workflows waits, for the
 indexes that are made here.
