@@ -1,6 +1,6 @@
 """Governance: the judgement of actions, as the toolset `governance`, and the contracts in force, for people.
 
-Arguments are nested where the seed has them so; `services/governance/service` checks what is nested.
+Arguments are nested where the seed has them so; `services/governance/reading` checks what is nested.
 """
 
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ from formulary_catalog.operations.arguments.base import Arguments, Items, Object
 from formulary_catalog.operations.arguments.reading import ContractsPageArguments
 from formulary_catalog.operations.operation import Operation, Route, Tool, as_it_is
 from formulary_catalog.services.governance.answers import EnforceAnswer, GateAnswer, ReplayAnswer, VerdictAnswer
-from formulary_catalog.services.governance.service import MAX_ACTIONS
+from formulary_catalog.services.governance.reading import MAX_ACTIONS
 from formulary_catalog.settings import Toolset
 
 _TEXT: dict[str, Any] = {"type": "string"}

@@ -1,26 +1,17 @@
-"""Judgements on actions of any kind: gate, contract, verdict, and the proof that their trace is whole.
-
-What callers send is read into what the rules judge; every refusal is one line.
-"""
+"""Judgements on actions of any kind: gate, contract, verdict, and the proof that their trace is whole."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
-
-from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from typing import Any
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.audit.chain import OWN_TRACE
-from formulary_catalog.domain.governance.actions import EnforceResult, ProposedAction, enforce, gate_actions
-from formulary_catalog.domain.governance.contract import Contract, ContractSpec
-from formulary_catalog.domain.governance.gate import VERSION, GateReport
+from formulary_catalog.domain.governance.actions import enforce, gate_actions
 from formulary_catalog.domain.governance.verdict import verdict, verdict_markdown
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.workflows.manifest import Text
-from formulary_catalog.domain.workflows.problems import problems
-from formulary_catalog.errors import InvalidInput, NotFound
+from formulary_catalog.errors import NotFound
 from formulary_catalog.kernel.incidents import ContextResolver
 from formulary_catalog.kernel.trail import Record, Trail, trace_of
 from formulary_catalog.services.governance.answers import (
@@ -31,13 +22,16 @@ from formulary_catalog.services.governance.answers import (
     ReplayReport,
     VerdictAnswer,
 )
+from formulary_catalog.services.governance.reading import (
+    read_actions,
+    read_contract,
+    read_enforce_result,
+    read_gate_report,
+)
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.audit.events import TraceStore
 
 _MAX_SHOWN = 60
-MAX_ACTIONS = 100
-_T = TypeVar("_T")
-_UNNAMED = "contract"
 
 
 class GovernanceService:
@@ -189,64 +183,3 @@ def _not_found(tool: str, trace_id: str) -> NotFound:
         "incident is open to calls of that incident alone",
         reference=trace_id,
     )
-
-
-class _GivenContract(ContractSpec):
-    """A contract that comes with the call, rather than one in force."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    version: Annotated[Text, StringConstraints(max_length=64)] = VERSION
-
-
-_ACTIONS = TypeAdapter(Annotated[list[ProposedAction], Field(max_length=MAX_ACTIONS)])
-_CONTRACT = TypeAdapter(_GivenContract)
-_GATE_REPORT = TypeAdapter(GateReport)
-_ENFORCE_RESULT = TypeAdapter(EnforceResult)
-
-
-def read_actions(given: Sequence[Any], *, name: str) -> list[ProposedAction]:
-    """The actions of argument `name`.
-
-    Raises:
-        InvalidInput: one breaks a rule, or there are too many.
-    """
-    return _read(_ACTIONS, given, name=name)
-
-
-def read_contract(given: Mapping[str, Any]) -> Contract:
-    """The contract of a call, in the spelling of the tools (`path_prefix`) or of manifests (`pathPrefix`).
-
-    Raises:
-        InvalidInput: it breaks a rule.
-    """
-    read = _read(_CONTRACT, given, name="contract")
-    return Contract(
-        name=f"{read.scope.name or _UNNAMED}@{read.version}", scope=read.scope.name, rules=tuple(read.rules)
-    )
-
-
-def read_gate_report(given: Mapping[str, Any]) -> GateReport:
-    """A report that `governance_gate` made; its whole answer is taken too.
-
-    Raises:
-        InvalidInput: it is none.
-    """
-    return _read(_GATE_REPORT, given.get("gate_report", given), name="gate_report")
-
-
-def read_enforce_result(given: Mapping[str, Any]) -> EnforceResult:
-    """A result that `governance_enforce` made; its whole answer is taken too.
-
-    Raises:
-        InvalidInput: it is none.
-    """
-    return _read(_ENFORCE_RESULT, given.get("enforce_result", given), name="enforce_result")
-
-
-def _read(adapter: TypeAdapter[_T], given: Any, *, name: str) -> _T:
-    try:
-        return adapter.validate_python(given)
-    except ValidationError as error:
-        _, message = problems(error)
-        raise InvalidInput(f"{name} is invalid: {message}", field=name) from None
