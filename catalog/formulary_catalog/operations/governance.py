@@ -253,6 +253,7 @@ REPLAY = Operation(
         tag="governance",
         summary="Verify a trace",
         description="Whether everything recorded in a trace is as it was written.",
+        errors=(404,),
     ),
 )
 CONTRACTS = Operation(
