@@ -22,6 +22,7 @@ from support.oidc_provider import OidcProvider, oidc_provider
 from support.operator_process import server
 from support.roles import bind, rbac
 from support.runnable import runnable_database
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # the first run on a machine installs the provider
 
@@ -61,6 +62,7 @@ def trusting(provider: OidcProvider) -> Iterator[Cluster]:
             subjects=[{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": f"{PREFIX}oncall"}],
         )
         cluster.apply(on_call, namespace=SHARED)
+        wait_until(provider.is_known_to_api_server, what="the API server to know the provider")
         yield cluster
 
 

@@ -26,4 +26,8 @@ const provider = new Provider(issuer, {
   findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
 });
 const { hostname, port } = new URL(issuer);
-createServer({ cert: readFileSync(certificate), key: readFileSync(key) }, provider.callback()).listen(port, hostname);
+const answer = provider.callback();
+createServer({ cert: readFileSync(certificate), key: readFileSync(key) }, (request, response) => {
+  console.log(`${request.url} ${request.headers["user-agent"]}`);
+  answer(request, response);
+}).listen(port, hostname);

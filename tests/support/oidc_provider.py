@@ -29,15 +29,20 @@ _FORM = re.compile(r'action="([^"]+)".*?name="prompt" value="(\w+)"', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class OidcProvider:
-    """Its address, and the authority that its certificate is verified with (PEM)."""
+    """Its address, the authority that its certificate is verified with (PEM), and what it was asked."""
 
     url: str
     authority: Path
+    log: Path
 
     @property
     def trust(self) -> ssl.SSLContext:
         """What a client takes its certificate by."""
         return ssl.create_default_context(cafile=str(self.authority))
+
+    def is_known_to_api_server(self) -> bool:
+        """Whether an API server has read where its keys are, which it does in its own time."""
+        return "/.well-known/openid-configuration Go-http-client" in self.log.read_text()
 
     def sign_in(self, server: str, *, user: str) -> "SignIn":
         """What an MCP client of `server` signs its person in with."""
@@ -100,16 +105,15 @@ def oidc_provider(home: Path, *, audience: str) -> Iterator[OidcProvider]:
     tools = npm_packages(f"oidc-provider-{_VERSION}", f"oidc-provider@{_VERSION}")
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     certificate, private = loopback_certificate(home, key=key)
-    provider = OidcProvider(f"https://127.0.0.1:{free_port()}", certificate)
+    provider = OidcProvider(f"https://127.0.0.1:{free_port()}", certificate, home / "provider.log")
     module = tools / "oidc-provider" / "lib" / "index.js"
     arguments = map(str, (_PROGRAM, module, provider.url, certificate, private, audience))
-    log = home / "provider.log"
-    with log.open("wb") as output:
+    with provider.log.open("wb") as output:
         process = subprocess.Popen(
             [tools / ".bin" / "node", *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
     try:
-        wait_until(lambda: _answers(provider), what="the provider to answer", shown=log.read_text)
+        wait_until(lambda: _answers(provider), what="the provider to answer", shown=provider.log.read_text)
         yield provider
     finally:
         process.terminate()
