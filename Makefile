@@ -28,7 +28,7 @@ test: setup check control-plane ## Run the checks and the first tier of tests: 9
 	@bash scripts/system.sh chromium
 	@$(BIN)/python scripts/test.py
 
-test-all: setup check control-plane ## Run the checks and all tests, those that are long by their nature too: an hour
+test-all: setup check control-plane ## Run the checks and all tests, those that are long by their nature too: 40 minutes to an hour
 	@bash scripts/system.sh npm
 	@bash scripts/system.sh chromium
 	@$(BIN)/python scripts/test.py all
