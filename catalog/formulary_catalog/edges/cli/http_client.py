@@ -59,8 +59,7 @@ class Remote:
         return without_userinfo(str(self._client.base_url)).rstrip("/")
 
     async def ask(self, operation: "Operation[A, R]", given: Mapping[str, Any], *, remediation_id: str = "") -> "R":
-        """The answer to an operation on behalf of an incident. Arguments that say nothing are left out, but for
-        required lists, which may be empty.
+        """The answer to an operation on behalf of an incident.
 
         Raises:
             InvalidInput: an argument breaks a rule.
@@ -68,10 +67,7 @@ class Remote:
         """
         route = operation.route
         assert route is not None, "commands ask what has a route"
-        required = {name for name, field in operation.arguments.model_fields.items() if field.is_required()}
-        said = without_nothing(given) | {name: [] for name in required if given.get(name) == []}
-        operation.arguments.read(said)
-        path, others = route.address(said)
+        path, others = route.address(checked_arguments(operation, given))
         return await self.answer(
             operation.answer,
             route.method,
@@ -171,6 +167,18 @@ async def connected(url: str, *, token: str = "", seconds: float) -> AsyncIterat
         server = Remote(client)
         note_source(server.url)
         yield server
+
+
+def checked_arguments(operation: "Operation[A, R]", given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of an operation that say something, and required lists, which may be empty.
+
+    Raises:
+        InvalidInput: an argument breaks a rule.
+    """
+    required = {name for name, field in operation.arguments.model_fields.items() if field.is_required()}
+    said = without_nothing(given) | {name: [] for name in required if given.get(name) == []}
+    operation.arguments.read(said)
+    return said
 
 
 def without_nothing(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,10 +67,10 @@ class CatalogTarget:
         Raises:
             FormularyError: as `ask`.
         """
-        from formulary_catalog.edges.cli.http_client import without_nothing
+        from formulary_catalog.edges.cli.http_client import checked_arguments
 
         given = {**given, "target": self.about} if self.about else given
-        operation.arguments.read(without_nothing(given))  # before a database and a model are opened for it
+        checked_arguments(operation, given)  # before a database and a model are opened for it
         return self.ask(
             lambda server: server.ask(operation, given, remediation_id=self.remediation_id), by_meaning=by_meaning
         )
