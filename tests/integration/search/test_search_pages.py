@@ -73,7 +73,7 @@ async def search(service: CatalogService) -> SearchAnswer:
     return await service.search(search_request(query="restart", top_k=50), caller=CALLER)
 
 
-def told(versions: Mapping[str, StoredVersion]) -> dict[str, Any]:
+def ambiguity_and_outcome(versions: Mapping[str, StoredVersion]) -> dict[str, Any]:
     return {id_: (each.ambiguous, each.outcome) for id_, each in versions.items()}
 
 
@@ -97,8 +97,8 @@ async def test_a_row_says_the_same_with_the_candidates_and_by_itself(
 
     assert unknown.keys() == known.keys() == set(wanted)
     assert len(wanted) == number
-    assert told(known) == told(unknown)
-    assert told(candidates.versions) == (told(unknown) if number <= FEW else {})
+    assert ambiguity_and_outcome(known) == ambiguity_and_outcome(unknown)
+    assert ambiguity_and_outcome(candidates.versions) == (ambiguity_and_outcome(unknown) if number <= FEW else {})
     assert sum(row.ambiguous for row in known.values()) == 4
     assert [row.outcome.median_seconds for row in known.values()].count(12.5) == 3
     assert documents.keys() == set(wanted)
