@@ -169,7 +169,6 @@ def _ask_about_a_node(*, namespace: str) -> Any:
         status="Active",
         changed_at=datetime(2026, 11, 22, tzinfo=UTC),
         ambiguous=False,
-        suspended=False,
         document=remedy(),
         outcome=WorkflowOutcome(),
     )
@@ -184,6 +183,7 @@ def _ask_about_a_node(*, namespace: str) -> Any:
     return requested_run(
         parse_run_request(document),
         version=version,
+        history=[version],
         context=node,
         requester="ada",
         runs_namespace="formulary-runs",

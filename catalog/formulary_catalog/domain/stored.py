@@ -73,14 +73,10 @@ class StoredVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredManifest(StoredVersion):
-    """A version with its manifest; `changed_at` is when it came to its status.
-
-    `suspended`: whether its workflow is, whichever version is current.
-    """
+    """A version with its manifest; `changed_at` is when it came to its status."""
 
     document: Mapping[str, Any] = field(repr=False)
     changed_at: datetime
-    suspended: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@
 the run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -66,19 +66,21 @@ def requested_run(
     request: RunRequest,
     *,
     version: StoredManifest,
+    history: Sequence[StoredManifest],
     context: RequestContext | None,
     requester: str,
     runs_namespace: str,
     rules: RunRules,
 ) -> NewInvocation:
-    """The run that is asked for. `version` is what the reference means, `context` that of its incident or target.
+    """The run that is asked for. `version` is what the reference means, with the `history` of its workflow. `context`
+    is that of its incident or target.
 
     Raises:
         InvalidInput, InputRefused: the input breaks a rule, or the request contradicts its incident or target.
         NotInvocable: the workflow cannot be run.
     """
     spec = request.spec
-    if version.suspended:
+    if any(each.status == "Disabled" for each in history):
         raise NotInvocable(f"workflow {version.name}@{version.version} is suspended; its owners switch spec.suspend")
     entry = catalog_entry(version.document, source="catalog", default_namespace=version.namespace)
     if problem := hidden_from_readers(entry.document["spec"]):

@@ -96,20 +96,22 @@ class RunSubmission:
             return RunRefusal(reason=error.reason, message=str(error))
 
     async def _submit(self, document: Mapping[str, Any], *, request: RunRequest) -> Invocation | RunRefusal:
-        version = await self._version(request)
-        if version is None:
+        found = await self._version(request)
+        if found is None:
             _require_old(document, missing=f"workflow {request.reference}")
             return RunRefusal(
                 reason=Reason.WORKFLOW_NOT_FOUND,
                 message=f"there is no workflow {request.reference} in namespace {request.namespace} or "
                 f"{self._shared_namespace}; `kubectl get rw -A` lists those that there are",
             )
+        version, history = found
         requester = await self._admissions.username(request.uid) or UNPROVEN_USER
         context = await self._context(document, request=request, requester=requester)
         await self._require_own_search(request, requester=requester, context=context)
         new = requested_run(
             request,
             version=version,
+            history=history,
             context=context,
             requester=requester,
             runs_namespace=self._runs_namespace,
@@ -161,11 +163,11 @@ class RunSubmission:
                     field="spec.input",
                 )
 
-    async def _version(self, request: RunRequest) -> StoredManifest | None:
-        """In the object's own namespace first; what other namespaces have is not for it."""
+    async def _version(self, request: RunRequest) -> tuple[StoredManifest, list[StoredManifest]] | None:
+        """With its history; in the object's own namespace first. What other namespaces have is not for it."""
         visible = (request.namespace, self._shared_namespace)
         found = await self._workflows.find(request.reference, namespaces=frozenset(visible), suspended_in=None)
-        by_namespace = {version.namespace: version for version, _ in found}
+        by_namespace = {version.namespace: (version, history) for version, history in found}
         return next((by_namespace[namespace] for namespace in visible if namespace in by_namespace), None)
 
     async def _context(

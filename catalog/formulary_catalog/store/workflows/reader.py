@@ -38,8 +38,7 @@ def not_suspended(
 
 def manifest_columns(row: str, *, allowed: AllowedVersions) -> str:
     """The columns of a `StoredManifest`, for a row of `workflow_version`; `allowed` as for `version_columns`."""
-    return f"""{row}.version_id, {row}.changed_at, {row}.document, not ({not_suspended(StatementArguments(), rows=row)})
-        as suspended, {version_columns(row, allowed=allowed)}"""
+    return f"{row}.version_id, {row}.changed_at, {row}.document, {version_columns(row, allowed=allowed)}"
 
 
 def stored_manifest(row: asyncpg.Record) -> StoredManifest:

@@ -41,7 +41,6 @@ def run(
         status="Active",
         changed_at=datetime(2026, 11, 22, tzinfo=UTC),
         ambiguous=False,
-        suspended=False,
         document=dict(entry.document),
         outcome=WorkflowOutcome(),
     )

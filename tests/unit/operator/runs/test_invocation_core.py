@@ -1,5 +1,6 @@
 """What objects of runs, approvals and contracts are made of, and what their statuses tell."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -48,7 +49,6 @@ VERSION = StoredManifest(
     status="Active",
     changed_at=BEGAN,
     ambiguous=False,
-    suspended=False,
     document=remedy(),
     outcome=WorkflowOutcome(),
 )
@@ -106,12 +106,19 @@ def stored(document: dict[str, Any], *, generation: int = 1, **status: Any) -> d
     return {**document, "metadata": metadata} | ({"status": status} if status else {})
 
 
-def request(*, context: RequestContext | None = INCIDENT, version: StoredManifest = VERSION, **spec: Any) -> Any:
+def request(
+    *,
+    context: RequestContext | None = INCIDENT,
+    version: StoredManifest = VERSION,
+    history: Sequence[StoredManifest] = (VERSION,),
+    **spec: Any,
+) -> Any:
     """The run that an object asks for, by somebody who is known."""
     document = stored(invocation("by-hand", **{"input": INPUT, **spec}))
     return requested_run(
         parse_run_request(document),
         version=version,
+        history=history,
         context=context,
         requester="ada",
         runs_namespace="formulary-runs",
@@ -177,6 +184,7 @@ def test_a_requester_whom_nobody_knows_is_unknown_to_the_rules() -> None:
     new = requested_run(
         parse_run_request(document),
         version=VERSION,
+        history=(VERSION,),
         context=None,
         requester=UNPROVEN_USER,
         runs_namespace="formulary-runs",
@@ -223,7 +231,7 @@ def test_a_request_that_breaks_a_rule_is_refused_with_field_value_and_rule(
 
 def test_a_suspended_workflow_is_not_run() -> None:
     with pytest.raises(NotInvocable, match="suspended"):
-        request(version=replace(VERSION, suspended=True))
+        request(history=[VERSION, replace(VERSION, version="1.1.0", status="Disabled")])
 
 
 def test_what_a_stored_workflow_hides_in_what_is_run_is_not_run() -> None:
